@@ -29,7 +29,7 @@ TEXT = "tensorflow-text>=2.16,<2.22; " + TF2  # of the version of TensorFlow
 
 
 class BuildWithSample(build_py):
-    """Puts the text of data/sample into the package of a wheel."""
+    """Copies the text of data/sample into the package of a wheel."""
 
     def run(self):
         super().run()
@@ -42,7 +42,7 @@ class BuildWithSample(build_py):
                 self.copy_file(path, folder)
 
 
-class SameBytes(sdist):
+class ReproducibleSdist(sdist):
     """Writes the same .tar.gz from the same files, whatever their owner and date."""
 
     def make_archive(self, base_name, format, root_dir=None, base_dir=None, **owner):
@@ -50,7 +50,7 @@ class SameBytes(sdist):
             return super().make_archive(base_name, format, root_dir, base_dir, **owner)
         time = int(os.environ["SOURCE_DATE_EPOCH"])
 
-        def plain(member):
+        def remove_owner(member):
             member.mtime = time
             member.mode = 0o755 if member.mode & 0o100 else 0o644
             member.uid = member.gid = 0
@@ -63,7 +63,7 @@ class SameBytes(sdist):
             with tarfile.open(
                 fileobj=file, mode="w", format=tarfile.GNU_FORMAT
             ) as archive:
-                archive.add(base_dir, filter=plain)
+                archive.add(base_dir, filter=remove_owner)
         return path
 
 
@@ -94,7 +94,7 @@ setup(
     ],
     packages=find_packages(include=["transformer", "transformer.*"]),
     package_data={"transformer": ["py.typed"], "transformer.viewer": ["page/*"]},
-    cmdclass={"build_py": BuildWithSample, "sdist": SameBytes},
+    cmdclass={"build_py": BuildWithSample, "sdist": ReproducibleSdist},
     entry_points={"console_scripts": ["transformer-tf = transformer.__main__:main"]},
     python_requires=">=3.7, !=3.8.*, !=3.9.*, <3.14",
     install_requires=[

@@ -26,36 +26,36 @@ from transformer.runtime.files import replace_file
 
 def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
-    flags = cli.make_parser("benchmark.py", __doc__)
-    flags.add_argument(
+    parser = cli.make_parser("benchmark.py", __doc__)
+    parser.add_argument(
         "--data",
         default="data/multi30k",
         metavar="DIR",
         help="a prepared folder, or one with text to prepare",
     )
-    flags.add_argument("--logdir", metavar="DIR", help="a trained model, for decoding")
-    flags.add_argument("--json", metavar="FILE", help="write the rows there too")
-    flags.add_argument(
+    parser.add_argument("--logdir", metavar="DIR", help="a trained model, for decoding")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there too")
+    parser.add_argument(
         "--quick", action="store_true", help="a part, in 6 to 20 minutes"
     )
-    flags.add_argument(
+    parser.add_argument(
         "--only",
         nargs="+",
         metavar="PART",
         help="some of copy, train/SIZE, greedy, beam5, growth, scaling",
     )
-    flags.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
-    cli.add_number(flags, "threads", 2, "cores of the CPU")
-    flags.add_argument(
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    cli.add_number(parser, "threads", 2, "cores of the CPU")
+    parser.add_argument(
         "--rounds", type=int, default=0, metavar="INT", help="instead of 3"
     )
-    flags.add_argument(
+    parser.add_argument(
         "--opennmt",
         metavar="DIR",
         default=os.path.join(ROOT, ".venv-opennmt"),
         help="the environment of OpenNMT-tf; made if missing",
     )
-    return flags
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> None:
         use_cores(args.threads)
     # So that SIGTERM also ends the child processes, which may be stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("benchmark.py: terminated"))
-    began = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         rows = measure_all(args, folder)
-    print(report.table(rows))
-    print(report.summary(rows), end="")
-    print(f"\n{(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
+    print(report.format_table(rows))
+    print(report.format_summary(rows), end="")
+    print(f"\n{(time.monotonic() - start) / 60:.1f} minutes", file=sys.stderr)
     if args.json:
         with replace_file(args.json) as file:
             json.dump(rows, file, indent=1)

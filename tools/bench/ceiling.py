@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from worker import Measure, serve
 
 PRODUCTS = 8  # in one run, so that the cost of starting it is negligible
-COPIED = 2**28  # bytes, far more than any cache
+COPY_BYTES = 2**28  # bytes, far more than any cache
 
 
 def repeat(run: Callable[[], Any], seconds: float) -> float:
@@ -46,26 +46,27 @@ def matrix_rate(
         left = variable(rows, width)
         products = [tf.matmul(left, variable(width, out)) for _ in range(PRODUCTS)]
         # One element of each product, so that each is computed and none is copied.
-        some = [tf.cast(product[0, 0], tf.float32) for product in products]
+        elements = [tf.cast(product[0, 0], tf.float32) for product in products]
         session.run(tf.global_variables_initializer())
-        taken = repeat(session.make_callable(some), seconds)
-    return PRODUCTS * 2 * rows * width * out / taken / 1e9
+        duration = repeat(session.make_callable(elements), seconds)
+    return PRODUCTS * 2 * rows * width * out / duration / 1e9
 
 
 def copy_rate(threads: int, seconds: float) -> float:
     """Return the rate, in GB/s, at which `threads` threads copy memory."""
     pairs = [
-        (np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)) for _ in range(threads)
+        (np.ones(COPY_BYTES, np.uint8), np.ones(COPY_BYTES, np.uint8))
+        for _ in range(threads)
     ]
 
     def run():
-        running = [threading.Thread(target=np.copyto, args=pair) for pair in pairs]
-        for thread in running:
+        copies = [threading.Thread(target=np.copyto, args=pair) for pair in pairs]
+        for thread in copies:
             thread.start()
-        for thread in running:
+        for thread in copies:
             thread.join()
 
-    return threads * COPIED / repeat(run, seconds) / 1e9
+    return threads * COPY_BYTES / repeat(run, seconds) / 1e9
 
 
 def open_copies(spec: dict) -> Measure:
@@ -76,9 +77,9 @@ def open_copies(spec: dict) -> Measure:
 def open_products(spec: dict) -> Measure:
     """Return a function that measures matrix products with the best use of threads."""
     threads = spec["threads"]
-    uses = {(threads, 1), (1, threads), (threads, threads)}
+    thread_counts = {(threads, 1), (1, threads), (threads, threads)}
     if spec["device"] == "gpu":
-        uses = {(threads, 1)}  # the threads of the host compute nothing
+        thread_counts = {(threads, 1)}  # the threads of the host compute nothing
 
     def measure(request):
         return {
@@ -90,7 +91,7 @@ def open_products(spec: dict) -> Measure:
                     inter,
                     request["seconds"],
                 )
-                for intra, inter in uses
+                for intra, inter in thread_counts
             )
         }
 

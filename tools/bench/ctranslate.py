@@ -22,15 +22,15 @@ def open_decoding(spec: dict) -> Measure:
     )
 
     def translate(lines, batch):
-        found = translator.translate_batch(
+        results = translator.translate_batch(
             text.encode(lines, out_type=str),
             beam_size=spec["beam_size"],
             length_penalty=0,
             max_batch_size=batch,
         )
-        return text.decode([one.hypotheses[0] for one in found])
+        return text.decode([result.hypotheses[0] for result in results])
 
-    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+    return work.measure_decoding(translate, work.test_lines(spec["data"])[0])
 
 
 if __name__ == "__main__":

@@ -31,17 +31,17 @@ ENGINES = [
 HEAD = "| engine | start, s | one sentence, ms | together, sentences/s | MB | BLEU |"
 
 
-def timed(rounds, function):
-    """Return (the shortest time in seconds of a function, what it returns)."""
-    least = float("inf")
+def measure(rounds, function):
+    """Return (the shortest time in seconds of a function, its result)."""
+    shortest = float("inf")
     for _ in range(rounds):
-        began = time.perf_counter()
-        found = function()
-        least = min(least, time.perf_counter() - began)
-    return least, found
+        start = time.perf_counter()
+        result = function()
+        shortest = min(shortest, time.perf_counter() - start)
+    return shortest, result
 
 
-def start(logdir, engine, quantization, line):
+def translate_in_new_process(logdir, engine, quantization, line):
     """Translate a line in a new process."""
     program = [sys.executable, os.path.join(ROOT, "scripts", "translate.py")]
     flags = ["--logdir", logdir, "--engine", engine, "--quantization", quantization]
@@ -50,14 +50,16 @@ def start(logdir, engine, quantization, line):
     )
 
 
-def row(args, hp, text, engine, quantization):
-    """Return the table row for an engine."""
+def make_row(args, hp, text, engine, quantization):
+    """Measure an engine, and return its table row."""
     from transformer.evaluation import score
     from transformer.translator import Translator
 
-    opened = {"engine": engine, "quantization": quantization}
-    with Translator.for_settings(hp, args.logdir, warn=args.warn, **opened) as made:
-        checkpoint = made.restore_found()  # makes the export
+    options = {"engine": engine, "quantization": quantization}
+    with Translator.for_settings(
+        hp, args.logdir, warn=args.warn, **options
+    ) as translator:
+        checkpoint = translator.restore_found()  # makes the export
     size = os.path.getsize(checkpoint + ".data-00000-of-00001")
     if engine == "tensorflow":
         translator = Translator.for_settings(hp, args.logdir)
@@ -66,20 +68,24 @@ def row(args, hp, text, engine, quantization):
         translator = open_exported(args.logdir, hp, "best", 1, quantization)
         _, folder = find_exported(args.logdir, "best", quantization)
         size = os.path.getsize(os.path.join(folder, "model.bin"))
-    some = text.sources[: args.lines]
+    lines = text.sources[: args.lines]
+    rounds = args.rounds
     with translator:
-        translator.translate(some[:2])
-        rounds = args.rounds
-        alone, _ = timed(rounds, lambda: [translator.translate([one]) for one in some])
-        together, found = timed(rounds, lambda: translator.translate(text.sources))
-    begun, _ = timed(
-        rounds, lambda: start(args.logdir, engine, quantization, text.sources[0] + "\n")
+        translator.translate(lines[:2])
+        alone, _ = measure(
+            rounds, lambda: [translator.translate([line]) for line in lines]
+        )
+        together, n_best = measure(rounds, lambda: translator.translate(text.sources))
+    first_line = text.sources[0] + "\n"
+    start, _ = measure(
+        rounds,
+        lambda: translate_in_new_process(args.logdir, engine, quantization, first_line),
     )
-    bleu = score([best.text for best, *_ in found], text.references).bleu
+    bleu = score([best.text for best, *_ in n_best], text.references).bleu
     cells = [
         engine if quantization == "float32" else f"{engine}, {quantization}",
-        f"{begun:.1f}",
-        f"{1000 * alone / len(some):.1f}",
+        f"{start:.1f}",
+        f"{1000 * alone / len(lines):.1f}",
         f"{len(text.sources) / together:,.0f}",
         f"{size / 1e6:.1f}",
         f"{bleu:.2f}",
@@ -89,12 +95,12 @@ def row(args, hp, text, engine, quantization):
 
 def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
-    made = cli.make_parser("engines.py", __doc__)
-    cli.add_logdir(made)
-    cli.add_data(made)
-    cli.add_number(made, "lines", 100, "translated alone")
-    cli.add_number(made, "rounds", 3, "of each measurement")
-    return made
+    parser = cli.make_parser("engines.py", __doc__)
+    cli.add_logdir(parser)
+    cli.add_data(parser)
+    cli.add_number(parser, "lines", 100, "translated alone")
+    cli.add_number(parser, "rounds", 3, "of each measurement")
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -106,8 +112,8 @@ def run(args: argparse.Namespace) -> None:
 
     text = read_parallel(hp.data, "test")
     print_lines(HEAD, "|---|---|---|---|---|---|")
-    for each in ENGINES:
-        print_lines(row(args, hp, text, *each))
+    for engine, quantization in ENGINES:
+        print_lines(make_row(args, hp, text, engine, quantization))
 
 
 if __name__ == "__main__":

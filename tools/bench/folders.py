@@ -15,7 +15,7 @@ SPLITS = {"train": ["train"], "dev": ["dev", "val"], "test": ["test"]}
 LANGUAGES = ["de", "en"]
 
 
-def prepared(data: str, folder: str) -> str:
+def prepare_data(data: str, folder: str) -> str:
     """Return a prepared folder: `data` itself, or `folder` with the text of `data`.
 
     Args:
@@ -31,18 +31,16 @@ def prepared(data: str, folder: str) -> str:
     command = [sys.executable, os.path.join(ROOT, "scripts", "prepare.py")]
     command += ["--out", folder, "--vocab_size", str(work.VOCAB_SIZE)]
     for split, names in SPLITS.items():
-        pair = [_text(data, names, language) for language in LANGUAGES]
-        command += [f"--{split}", *pair]
+        file_pair = [_find_text(data, names, language) for language in LANGUAGES]
+        command += [f"--{split}", *file_pair]
     if subprocess.run(command, stdout=sys.stderr.fileno()).returncode:
-        raise ValueError(
-            f"{data}: found text that scripts/prepare.py refuses; see above"
-        )
+        raise ValueError(f"{data}: scripts/prepare.py refuses its text; see above")
     return folder
 
 
-def _text(data: str, names: List[str], language: str) -> str:
+def _find_text(data: str, names: List[str], language: str) -> str:
     """Return the first file of a split, found by the beginning and end of its name."""
-    found = sorted(
+    paths = sorted(
         path
         for name in names
         for ending in ("", ".gz")
@@ -50,13 +48,13 @@ def _text(data: str, names: List[str], language: str) -> str:
             os.path.join(glob.escape(data), f"{name}*.{language}{ending}")
         )
     )
-    if not found:
+    if not paths:
         raise ValueError(
-            f"{data}: expected a folder of scripts/prepare.py, or one "
-            "with text for it, got neither corpus.json nor a file such "
-            f"as {names[0]}.{language}; give another --data"
+            f"{data}: expected a folder of scripts/prepare.py, or one with text for "
+            f"it, but corpus.json and {names[0]}.{language} are missing; choose "
+            "another --data"
         )
-    return found[0]
+    return paths[0]
 
 
 def opennmt_python(folder: str) -> str:
@@ -66,8 +64,8 @@ def opennmt_python(folder: str) -> str:
       ValueError: the environment cannot be made.
     """
     python = os.path.join(folder, "bin", "python")
-    done = os.path.join(folder, "installed")
-    if os.path.exists(done):
+    marker = os.path.join(folder, "installed")
+    if os.path.exists(marker):
         return python
     base = (
         sys.executable
@@ -75,7 +73,9 @@ def opennmt_python(folder: str) -> str:
         else (shutil.which("python3.11") or shutil.which("python3.10"))
     )
     if base is None:
-        raise ValueError("expected Python 3.8 to 3.11 for TensorFlow 2.13, got none")
+        raise ValueError(
+            "Python 3.8 to 3.11, which TensorFlow 2.13 needs, is not installed"
+        )
     try:
         subprocess.run([base, "-m", "venv", folder], check=True)
         subprocess.run(
@@ -83,5 +83,5 @@ def opennmt_python(folder: str) -> str:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ValueError(f"its environment cannot be made: {error}") from error
-    with open(done, "w", encoding="utf-8"):
+    with open(marker, "w", encoding="utf-8"):
         return python

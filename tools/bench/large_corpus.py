@@ -26,8 +26,8 @@ from transformer.commands import cli
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORDS = 400000  # word forms in a language
-MEAN_WORDS, LONGEST = 25, 120  # words in a sentence
-BLOCK = 20000  # pairs written at a time
+MEAN_WORDS, MAX_WORDS = 25, 120  # words in a sentence
+CHUNK_SIZE = 20000  # pairs written at a time
 SPLITS = {"dev": 1000}  # pairs; train has as many as requested
 SYLLABLES = {
     "de": "sch ein ge ver un lich keit ung auf be den er ter mit nach vor ber tung "
@@ -42,17 +42,17 @@ from transformer.commands import cli
 cli.start_tensorflow()
 from transformer.text.batches import BatchPlan
 pairs, tokens = map(int, sys.argv[1:])
-draw = np.random.RandomState(1)
-source = np.minimum(draw.geometric(0.04, pairs) + 3, 250).astype(np.int32)
-target = np.minimum(source + draw.randint(0, 7, pairs), 250).astype(np.int32)
+rng = np.random.RandomState(1)
+source = np.minimum(rng.geometric(0.04, pairs) + 3, 250).astype(np.int32)
+target = np.minimum(source + rng.randint(0, 7, pairs), 250).astype(np.int32)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-before, begin = peak(), time.perf_counter()
+before, start = peak(), time.perf_counter()
 plan = BatchPlan(source, target, tokens, seed=1)
 plan.batch(0)
-built, begin = time.perf_counter() - begin, time.perf_counter()
+first, start = time.perf_counter() - start, time.perf_counter()
 plan.batch(len(plan))
-epoch = time.perf_counter() - begin
-print(f"{built:.1f} s, each later epoch {epoch:.1f} s, {peak() - before:,.0f} MiB")
+epoch = time.perf_counter() - start
+print(f"{first:.1f} s, each later epoch {epoch:.1f} s, {peak() - before:,.0f} MiB")
 """
 
 
@@ -62,14 +62,14 @@ def words(language: str) -> np.ndarray:
 
     More frequent words have fewer syllables.
     """
-    syllables, draw = SYLLABLES[language].split(), np.random.RandomState(len(language))
-    made, most = {}, 7
-    while len(made) < WORDS:
-        drawn = draw.randint(0, len(syllables), [WORDS, most]).tolist()
-        counts = draw.randint(1, 3 + int(np.log(len(made) + 1) / 3), WORDS).tolist()
-        for count, numbers in zip(counts, drawn):
-            made["".join(syllables[number] for number in numbers[:count])] = None
-    return np.array(list(made)[:WORDS], object)
+    syllables, rng = SYLLABLES[language].split(), np.random.RandomState(len(language))
+    forms, max_syllables = {}, 7
+    while len(forms) < WORDS:
+        indices = rng.randint(0, len(syllables), [WORDS, max_syllables]).tolist()
+        counts = rng.randint(1, 3 + int(np.log(len(forms) + 1) / 3), WORDS).tolist()
+        for count, row in zip(counts, indices):
+            forms["".join(syllables[i] for i in row[:count])] = None
+    return np.array(list(forms)[:WORDS], object)
 
 
 def sentences(language: str, pairs: int, seed: int) -> Iterator[str]:
@@ -78,18 +78,18 @@ def sentences(language: str, pairs: int, seed: int) -> Iterator[str]:
     Sentence n has about the same number of words in both languages.
     """
     weights = 1 / (np.arange(WORDS) + 2.7)
-    shares, known = np.cumsum(weights / weights.sum()), words(language)
-    for start in range(0, pairs, BLOCK):
-        count = min(BLOCK, pairs - start)
-        draw = np.random.RandomState([seed, start // BLOCK])
-        lengths = draw.gamma(2, MEAN_WORDS / 2, count)
-        draw = np.random.RandomState([seed, start // BLOCK, len(known[0])])
-        lengths = np.clip(lengths * draw.uniform(0.8, 1.2, count), 1, LONGEST)
+    shares, forms = np.cumsum(weights / weights.sum()), words(language)
+    for start in range(0, pairs, CHUNK_SIZE):
+        count = min(CHUNK_SIZE, pairs - start)
+        rng = np.random.RandomState([seed, start // CHUNK_SIZE])
+        lengths = rng.gamma(2, MEAN_WORDS / 2, count)
+        rng = np.random.RandomState([seed, start // CHUNK_SIZE, len(forms[0])])
+        lengths = np.clip(lengths * rng.uniform(0.8, 1.2, count), 1, MAX_WORDS)
         ends = np.cumsum(lengths.astype(int))
-        ranks = np.searchsorted(shares, draw.uniform(0, shares[-1], ends[-1]))
-        drawn = known[ranks].tolist()
+        ranks = np.searchsorted(shares, rng.uniform(0, shares[-1], ends[-1]))
+        text = forms[ranks].tolist()
         yield "".join(
-            " ".join(drawn[begin:end]).capitalize() + ".\n"
+            " ".join(text[begin:end]).capitalize() + ".\n"
             for begin, end in zip([0, *ends[:-1]], ends)
         )
 
@@ -102,12 +102,13 @@ def write_text(folder: str, pairs: int) -> int:
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(sentences(language, count, len(split)))
     return sum(
-        os.path.getsize(os.path.join(folder, f"train.{each}")) for each in SYLLABLES
+        os.path.getsize(os.path.join(folder, f"train.{language}"))
+        for language in SYLLABLES
     )
 
 
-class Watch(threading.Thread):
-    """Tracks the memory, in MiB, of a process and of all processes that it started."""
+class MemoryMonitor(threading.Thread):
+    """Measures the memory, in MiB, of a process and of all its descendants."""
 
     def __init__(self, pid: int):
         super().__init__(daemon=True)
@@ -117,8 +118,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         """Measure the memory at intervals."""
         while not self._is_over.wait(0.2):
-            family = self._family()
-            pages = sum(_pages(pid) for pid in family)
+            pages = sum(_count_pages(pid) for pid in self._list_processes())
             self.peak = max(self.peak, pages * resource.getpagesize() / 2**20)
 
     def end(self) -> float:
@@ -127,27 +127,27 @@ class Watch(threading.Thread):
         self.join()
         return self.peak
 
-    def _family(self) -> List[int]:
-        parents = _parents()
-        family = [self._pid]
-        for pid in family:  # it grows during the loop
-            family += [child for child, parent in parents.items() if parent == pid]
-        return family
+    def _list_processes(self) -> List[int]:
+        parents = _read_parents()
+        pids = [self._pid]
+        for pid in pids:  # it grows during the loop
+            pids += [child for child, parent in parents.items() if parent == pid]
+        return pids
 
 
-def _parents() -> Dict[int, int]:
+def _read_parents() -> Dict[int, int]:
     """Return the parent of each process on the machine."""
-    found = {}
+    parents = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/stat", encoding="utf-8") as file:
-                found[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
         except OSError:  # it has ended
             continue
-    return found
+    return parents
 
 
-def _pages(pid: int) -> int:
+def _count_pages(pid: int) -> int:
     """Return how many pages of memory a process has; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
@@ -156,48 +156,48 @@ def _pages(pid: int) -> int:
         return 0
 
 
-def measured(command: List[str]) -> Tuple[float, float, float, str]:
-    """Run a command; return (seconds, CPU seconds, MiB, what it printed)."""
-    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+def measure_command(command: List[str]) -> Tuple[float, float, float, str]:
+    """Run a command; return (seconds, CPU seconds, MiB, standard output)."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
         universal_newlines=True,
         env=dict(os.environ, PYTHONPATH=ROOT),
     ) as process:
-        watch = Watch(process.pid)
-        said = process.stdout.read()
+        monitor = MemoryMonitor(process.pid)
+        output = process.stdout.read()
     if process.returncode:
         raise ValueError(f"{' '.join(command)}: status {process.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - begin, cpu, watch.end(), said
+    return time.perf_counter() - start, cpu, monitor.end(), output
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the text, prepare it, plan its batches; print the cost of each."""
     with tempfile.TemporaryDirectory(dir=args.out) as folder:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         size = write_text(folder, args.pairs) / 1e6
         print(
             f"text: {args.pairs:,} pairs, {size:,.0f} MB, "
-            f"{time.perf_counter() - begin:.0f} s",
+            f"{time.perf_counter() - start:.0f} s",
             flush=True,
         )
         flags = ["--workers", str(args.workers), "--vocab_size", str(args.vocab_size)]
         script = os.path.join(ROOT, "scripts", "prepare.py")
-        seconds, cpu, memory, said = measured(
+        seconds, cpu, memory, output = measure_command(
             [script, "--out", folder, *flags, *args.more.split()]
         )
-        print(said, end="")
+        print(output, end="")
         print(
             f"prepare.py {' '.join(flags)} {args.more}: {seconds:.0f} s, "
             f"{cpu:.0f} s of processors, at most {memory:,.0f} MiB",
             flush=True,
         )
-    numbers = [str(args.plan_pairs or args.pairs), str(args.batch_tokens)]
-    _, _, _, said = measured(["-c", PLAN, *numbers])
-    print(f"plan of {numbers[0]} pairs, {numbers[1]} tokens a batch: {said}", end="")
+    pairs, tokens = str(args.plan_pairs or args.pairs), str(args.batch_tokens)
+    _, _, _, output = measure_command(["-c", PLAN, pairs, tokens])
+    print(f"plan of {pairs} pairs, {tokens} tokens a batch: {output}", end="")
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -8,7 +8,7 @@ from typing import Dict
 
 import torch
 import work
-from pytorch import set_up, training
+from pytorch import measure_training, set_up
 from transformers import MarianConfig, MarianMTModel
 from worker import Measure, serve
 
@@ -20,9 +20,9 @@ from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 def make_model(sizes: Dict[str, int], vocab_size: int) -> MarianMTModel:
     """Return a MarianMTModel with the same sizes."""
     stacks = {
-        f"{stack}_{name}": sizes[ours]
+        f"{stack}_{name}": sizes[setting]
         for stack in ("encoder", "decoder")
-        for name, ours in (
+        for name, setting in (
             ("layers", "num_blocks"),
             ("ffn_dim", "d_ff"),
             ("attention_heads", "num_heads"),
@@ -62,7 +62,7 @@ def open_training(spec: dict) -> Measure:
             use_cache=False,
         ).logits
 
-    return training(spec, model, forward)
+    return measure_training(spec, model, forward)
 
 
 def open_decoding(spec: dict) -> Measure:
@@ -70,31 +70,34 @@ def open_decoding(spec: dict) -> Measure:
     device, hp = set_up(spec), hparams.load(spec["logdir"])
     model = make_model(vars(hp), hp.target_vocab_size).to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
-    lines, references = work.test_lines(spec["data"])
+    test_sources, references = work.test_lines(spec["data"])
     lengths = dict(
-        zip(lines, (len(ids) + 1 for ids in target_vocabulary.encode_lines(references)))
+        zip(
+            test_sources,
+            (len(ids) + 1 for ids in target_vocabulary.encode_lines(references)),
+        )
     )
     beam_size = spec["beam_size"]
 
     @torch.inference_mode()
-    def translate(chosen, batch):
-        sources = source_vocabulary.encode_lines(chosen)
+    def translate(lines, batch):
+        sources = source_vocabulary.encode_lines(lines)
         for indices in work.in_batches(sources, batch):
             ids = torch.as_tensor(
                 pad_with_end([sources[i] for i in indices]), dtype=torch.long
             ).to(device)
-            longest = max(lengths[chosen[i]] for i in indices)
+            max_length = max(lengths[lines[i]] for i in indices)
             model.generate(
                 ids,
                 attention_mask=(ids != PAD).long(),
                 do_sample=False,
                 num_beams=beam_size,
-                min_new_tokens=longest,
-                max_new_tokens=longest,
+                min_new_tokens=max_length,
+                max_new_tokens=max_length,
             )
-        return [lengths[line] for line in chosen]
+        return [lengths[line] for line in lines]
 
-    return work.timed_decoding(translate, lines)
+    return work.measure_decoding(translate, test_sources)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ class Contestant(NamedTuple):
     module: str
     set_up: Callable  # (bench, Contestant) → (its interpreter, more for its spec)
 
+    @property
+    def name(self) -> str:
+        """The system and its precision, for messages."""
+        return f"{self.system} {self.precision}"
+
 
 Workers = Dict[Contestant, Worker]
 Pieces = Dict[Contestant, List[int]]  # of each translated line
@@ -37,9 +42,9 @@ class Plan(NamedTuple):
     decoders: list  # Contestants
     rounds: int
     steps: dict  # size → updates in a round
-    every: int  # each n-th line is decoded in batches of 64 ...
-    every_single: int  # ... and each n-th alone
-    checked: int  # lines on which CTranslate2 is compared with us
+    every: int  # every n-th line is decoded in batches of 64 ...
+    every_single: int  # ... and every n-th alone
+    check_lines: int  # on which CTranslate2 is compared with this project
     pairs: list  # numbers of training pairs, to measure the cost of larger corpora
     several: str  # the size to train in several processes; empty: none
     seconds: float  # for each measurement of the machine
@@ -51,7 +56,7 @@ class Bench:
     def __init__(self, args, plan, folder):
         self.args, self.plan, self.folder, self.rows = args, plan, folder, []
         self.data = os.path.abspath(
-            folders.prepared(args.data, os.path.join(folder, "data"))
+            folders.prepare_data(args.data, os.path.join(folder, "data"))
         )
         self.vocab_size = load_vocabularies(self.data).target.size
         self.spec = {
@@ -61,7 +66,7 @@ class Bench:
             "vocab_size": self.vocab_size,
         }
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Write a line to stderr."""
         print(text, file=sys.stderr, flush=True)
 
@@ -70,58 +75,64 @@ class Bench:
     ) -> None:
         """Add a row."""
         self.rows.append(
-            report.row(contestant.system, work_name, contestant.precision, values, unit)
+            report.make_row(
+                contestant.system, work_name, contestant.precision, values, unit
+            )
         )
-        self.say(report.line(self.rows[-1]).strip("|\n "))
+        self.log(report.format_row(self.rows[-1]).strip("|\n "))
 
     @contextlib.contextmanager
-    def workers(self, among: List[Contestant], spec: dict) -> Iterator[Workers]:
+    def workers(self, contestants: List[Contestant], spec: dict) -> Iterator[Workers]:
         """Yield {Contestant: Worker} for those that can start; end them all."""
-        started, opened = {}, []
+        workers, to_close = {}, []
         try:
-            for one in among:
+            for contestant in contestants:
                 try:
-                    python, more = one.set_up(self, one)
-                    spec_of_one = dict(self.spec, precision=one.precision, **spec)
-                    started[one] = open_worker(
-                        one.module, {**spec_of_one, **more}, python
-                    )
-                    opened.append(started[one])
+                    python, more = contestant.set_up(self, contestant)
+                    worker_spec = {
+                        **self.spec,
+                        "precision": contestant.precision,
+                        **spec,
+                        **more,
+                    }
+                    worker = open_worker(contestant.module, worker_spec, python)
+                    workers[contestant] = worker
+                    to_close.append(worker)
                 except (ChildProcessError, ValueError) as error:
-                    self.say(f"{one.system} {one.precision}: not measured: {error}")
-            yield started
+                    self.log(f"{contestant.name}: not measured: {error}")
+            yield workers
         finally:
-            for worker in opened:
+            for worker in to_close:
                 worker.close()
 
     def ask_all(
-        self, started: Workers, request: dict, rounds: int = 1
+        self, workers: Workers, request: dict, rounds: int = 1
     ) -> Dict[Contestant, List[dict]]:
         """Return {Contestant: one answer per round}, without those that failed."""
-        answers = {one: [] for one in started}
+        answers = {contestant: [] for contestant in workers}
         for _ in range(rounds):
-            for one in list(answers):
+            for contestant in list(answers):
                 try:
-                    answers[one].append(started[one].ask(request))
+                    answers[contestant].append(workers[contestant].ask(request))
                 except (ChildProcessError, BrokenPipeError) as error:
-                    self.say(f"{one.system} {one.precision}: failed: {error}")
-                    del answers[one], started[one]
+                    self.log(f"{contestant.name}: failed: {error}")
+                    del answers[contestant], workers[contestant]
         return answers
 
 
-def here(bench: Bench, one: Contestant) -> Tuple[str, dict]:
+def set_up_here(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
     """Return the set-up for a system that runs in this environment."""
     return sys.executable, {}
 
 
-def in_its_own(bench: Bench, one: Contestant) -> Tuple[str, dict]:
+def set_up_opennmt(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
     """Return the set-up for OpenNMT-tf, which has its own environment."""
     return folders.opennmt_python(bench.args.opennmt), {}
 
 
-def with_our_model(bench: Bench, one: Contestant) -> Tuple[str, dict]:
-    """Return the set-up for CTranslate2: our checkpoint, exported and compared."""
-    out = os.path.join(bench.folder, one.precision)
+def set_up_ctranslate2(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
+    """Export and compare our checkpoint; return the set-up for CTranslate2."""
+    out = os.path.join(bench.folder, contestant.precision)
     if not os.path.exists(out):
         command = [
             sys.executable,
@@ -133,60 +144,61 @@ def with_our_model(bench: Bench, one: Contestant) -> Tuple[str, dict]:
             "--out",
             out,
             "--quantization",
-            one.precision,
+            contestant.precision,
             "--check",
-            str(bench.plan.checked),
+            str(bench.plan.check_lines),
             "--data",
             bench.data,
         ]
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             universal_newlines=True,
         )
-        if done.returncode:
-            raise ValueError(done.stderr.strip().splitlines()[-1])
-        bench.say(done.stdout.strip())
+        if process.returncode:
+            raise ValueError(process.stderr.strip().splitlines()[-1])
+        bench.log(process.stdout.strip())
     return sys.executable, {"exported": out}
 
 
-MACHINE = Contestant("machine", "–", "ceiling", here)
+MACHINE = Contestant("machine", "–", "ceiling", set_up_here)
 
 
 def measure_copies(bench: Bench) -> None:
     """Measure how fast memory is copied."""
-    with bench.workers([MACHINE], {"work": "copy"}) as started:
-        for one, answers in bench.ask_all(
-            started, {"seconds": bench.plan.seconds}, bench.plan.rounds
+    with bench.workers([MACHINE], {"work": "copy"}) as workers:
+        for machine, answers in bench.ask_all(
+            workers, {"seconds": bench.plan.seconds}, bench.plan.rounds
         ).items():
-            bench.add(one, "ceiling/copy", [each["rate"] for each in answers], "GB/s")
+            rates = [answer["rate"] for answer in answers]
+            bench.add(machine, "ceiling/copy", rates, "GB/s")
 
 
 def measure_ceiling(bench: Bench, size: str) -> Dict[str, float]:
     """Measure the matrix products for a size; return {precision: best GFLOP/s}."""
     best = {}
-    with bench.workers([MACHINE], {"work": "product"}) as started:
+    with bench.workers([MACHINE], {"work": "product"}) as workers:
         for precision in ("float32", "bfloat16"):
-            one, rates = MACHINE._replace(precision=precision), []
+            machine, rates = MACHINE._replace(precision=precision), []
             for shape in work.matrix_shapes(work.SIZES[size], bench.vocab_size):
                 request = {
                     "shape": shape,
                     "precision": precision,
                     "seconds": bench.plan.seconds,
                 }
-                for answers in bench.ask_all(started, request).values():
+                for answers in bench.ask_all(workers, request).values():
                     rates += [answer["rate"] for answer in answers]
                 if rates:
                     bench.add(
-                        one,
+                        machine,
                         f"ceiling/{'x'.join(map(str, shape))}",
                         rates[-1:],
                         "GFLOP/s",
                     )
             if rates:
                 best[precision] = max(rates)
-                bench.add(one, f"ceiling/{size}", [max(rates)], "GFLOP/s")
+                bench.add(machine, f"ceiling/{size}", [max(rates)], "GFLOP/s")
     return best
 
 
@@ -197,7 +209,9 @@ def measure_training(bench: Bench, size: str) -> None:
     memory.
     """
     best = measure_ceiling(bench, size)
-    for precision in dict.fromkeys(one.precision for one in bench.plan.trainers):
+    for precision in dict.fromkeys(
+        trainer.precision for trainer in bench.plan.trainers
+    ):
         measure_trainers(bench, size, precision, best.get(precision))
 
 
@@ -211,29 +225,34 @@ def measure_trainers(
     """
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
     gflop = work.training_gflop(bench.data, sizes, bench.vocab_size)
-    trainers = [one for one in bench.plan.trainers if one.precision == precision]
-    with bench.workers(trainers, {"work": "train", "sizes": sizes}) as started:
-        bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
-        for one, answers in bench.ask_all(
-            started, {"steps": steps}, bench.plan.rounds
+    trainers = [
+        trainer for trainer in bench.plan.trainers if trainer.precision == precision
+    ]
+    with bench.workers(trainers, {"work": "train", "sizes": sizes}) as workers:
+        bench.ask_all(workers, {"steps": max(5, steps // 2)})  # warm-up
+        for contestant, answers in bench.ask_all(
+            workers, {"steps": steps}, bench.plan.rounds
         ).items():
             rates = [answer["tokens"] / answer["seconds"] for answer in answers]
-            bench.add(one, name, rates, "tokens/s")
+            bench.add(contestant, name, rates, "tokens/s")
             bench.add(
-                one, f"gflops/{name}", [rate * gflop for rate in rates], "GFLOP/s"
+                contestant,
+                f"gflops/{name}",
+                [rate * gflop for rate in rates],
+                "GFLOP/s",
             )
             if best:
                 bench.add(
-                    one,
+                    contestant,
                     f"share/{name}",
                     [100 * rate * gflop / best for rate in rates],
                     "%",
                 )
             memory = answers[-1]["peak"]
             if bench.args.device == "gpu":
-                memory = gpu_memory(started[one].pid)
+                memory = gpu_memory(workers[contestant].pid)
             if memory:
-                bench.add(one, f"memory/{name}", [memory], "MiB")
+                bench.add(contestant, f"memory/{name}", [memory], "MiB")
 
 
 def gpu_memory(pid: int) -> Optional[float]:
@@ -244,12 +263,12 @@ def gpu_memory(pid: int) -> Optional[float]:
         "--format=csv,noheader,nounits",
     ]
     try:
-        found = subprocess.run(
+        output = subprocess.run(
             command, stdout=subprocess.PIPE, check=True, universal_newlines=True
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    used = dict(entry.split(", ") for entry in found.splitlines())
+    used = dict(entry.split(", ") for entry in output.splitlines())
     return float(used[str(pid)]) if used.get(str(pid), "").isdigit() else None
 
 
@@ -264,60 +283,64 @@ def measure_decoding(bench: Bench, search: str, beam_size: int) -> None:
         "logdir": os.path.abspath(bench.args.logdir),
     }
     name = f"{search}{beam_size}" if beam_size > 1 else search
-    with bench.workers(bench.plan.decoders, spec) as started:
-        everything = {"batch": 64, "every": 1, "texts": True}
+    with bench.workers(bench.plan.decoders, spec) as workers:
+        all_lines = {"batch": 64, "every": 1, "texts": True}
         texts = {
-            one: answer["texts"]
-            for one, [answer] in bench.ask_all(started, everything).items()
+            contestant: answer["texts"]
+            for contestant, [answer] in bench.ask_all(workers, all_lines).items()
         }  # this is also the warm-up
         pieces = {
-            one: [
-                each if isinstance(each, int) else len(vocabulary.encode(each)) + 1
-                for each in translations
+            contestant: [
+                text if isinstance(text, int) else len(vocabulary.encode(text)) + 1
+                for text in translations
             ]
-            for one, translations in texts.items()
+            for contestant, translations in texts.items()
         }
-        for one, translations in texts.items():
+        for contestant, translations in texts.items():
             if isinstance(translations[0], str):
-                bench.add(
-                    one, f"bleu/{name}", [score(translations, references).bleu], "BLEU"
-                )
-        batched(bench, started, name, pieces)
-        single(bench, started, name)
+                bleu = score(translations, references).bleu
+                bench.add(contestant, f"bleu/{name}", [bleu], "BLEU")
+        measure_batches(bench, workers, name, pieces)
+        measure_single_lines(bench, workers, name)
 
 
-def batched(bench: Bench, started: Workers, name: str, pieces: Pieces) -> None:
+def measure_batches(bench: Bench, workers: Workers, name: str, pieces: Pieces) -> None:
     """Measure sentences and pieces per second in batches of 64."""
     every = bench.plan.every
-    for one, answers in bench.ask_all(
-        started, {"batch": 64, "every": every}, bench.plan.rounds
+    for contestant, answers in bench.ask_all(
+        workers, {"batch": 64, "every": every}, bench.plan.rounds
     ).items():
-        chosen = pieces[one][::every]
+        counts = pieces[contestant][::every]
         bench.add(
-            one,
+            contestant,
             f"{name}/64",
-            [len(chosen) / answer["seconds"] for answer in answers],
+            [len(counts) / answer["seconds"] for answer in answers],
             "sentences/s",
         )
         bench.add(
-            one,
+            contestant,
             f"tokens/{name}/64",
-            [sum(chosen) / answer["seconds"] for answer in answers],
+            [sum(counts) / answer["seconds"] for answer in answers],
             "tokens/s",
         )
-        bench.add(one, f"memory/{name}/64", [answers[-1]["peak"]], "MiB")
+        bench.add(contestant, f"memory/{name}/64", [answers[-1]["peak"]], "MiB")
 
 
-def single(bench: Bench, started: Workers, name: str) -> None:
+def measure_single_lines(bench: Bench, workers: Workers, name: str) -> None:
     """Measure the time per sentence: its median and 95th percentile."""
     request = {"batch": 1, "every": bench.plan.every_single}
-    bench.ask_all(started, dict(request, every=10 * request["every"]))  # warm-up
-    for one, answers in bench.ask_all(started, request, bench.plan.rounds).items():
+    bench.ask_all(workers, dict(request, every=10 * request["every"]))  # warm-up
+    for contestant, answers in bench.ask_all(
+        workers, request, bench.plan.rounds
+    ).items():
         for kind, share in ((name, 0.5), (f"p95/{name}", 0.95)):
             bench.add(
-                one,
+                contestant,
                 f"{kind}/1",
-                [1000 * report.percentile(answer["each"], share) for answer in answers],
+                [
+                    1000 * report.percentile(answer["line_seconds"], share)
+                    for answer in answers
+                ],
                 "ms",
             )
 
@@ -326,7 +349,7 @@ def measure_growth(bench: Bench) -> None:
     """Measure the cost of more pairs: tokens/s, memory, time to the first step."""
     ours, steps = bench.plan.trainers[0], bench.plan.steps[bench.plan.sizes[0]]
     with contextlib.ExitStack() as stack:
-        started, names = {}, {}
+        workers, names = {}, {}
         for pairs in bench.plan.pairs:
             data = os.path.join(bench.folder, f"pairs-{pairs}")
             work.write_corpus(bench.data, data, pairs)
@@ -334,19 +357,21 @@ def measure_growth(bench: Bench) -> None:
             with bench.workers([ours], dict(spec, work="input")) as inputs:
                 for answer in bench.ask_all(inputs, {}).get(ours, []):
                     bench.add(ours, f"memory/input-{pairs}", [answer["memory"]], "MiB")
-            began = time.monotonic()
-            found = stack.enter_context(bench.workers([ours], dict(spec, work="train")))
-            if bench.ask_all(found, {"steps": 1}).get(ours):
-                bench.add(ours, f"start/{pairs}", [time.monotonic() - began], "s")
+            start = time.monotonic()
+            training = stack.enter_context(
+                bench.workers([ours], dict(spec, work="train"))
+            )
+            if bench.ask_all(training, {"steps": 1}).get(ours):
+                bench.add(ours, f"start/{pairs}", [time.monotonic() - start], "s")
                 key = ours._replace(system=f"ours {pairs}")
-                started[key], names[key] = found[ours], pairs
-        bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
-        for one, answers in bench.ask_all(
-            started, {"steps": steps}, bench.plan.rounds
+                workers[key], names[key] = training[ours], pairs
+        bench.ask_all(workers, {"steps": max(5, steps // 2)})  # warm-up
+        for contestant, answers in bench.ask_all(
+            workers, {"steps": steps}, bench.plan.rounds
         ).items():
             bench.add(
                 ours,
-                f"growth/{names[one]}",
+                f"growth/{names[contestant]}",
                 [answer["tokens"] / answer["seconds"] for answer in answers],
                 "tokens/s",
             )

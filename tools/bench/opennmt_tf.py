@@ -80,7 +80,7 @@ def open_training(spec: dict) -> Measure:
             optimizer,
         )
 
-    measure = work.timed_training(lambda batch: update(*batch[:3]).numpy())
+    measure = work.measure_training(lambda batch: update(*batch[:3]).numpy())
     source = work.batches(spec)
     return lambda request: measure(request, source)
 
@@ -93,9 +93,12 @@ def open_decoding(spec: dict) -> Measure:
         vars(hp), hp.target_vocab_size, {"beam_width": spec["beam_size"]}
     )
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
-    lines, references = work.test_lines(spec["data"])
+    test_sources, references = work.test_lines(spec["data"])
     lengths = dict(
-        zip(lines, (len(ids) + 1 for ids in target_vocabulary.encode_lines(references)))
+        zip(
+            test_sources,
+            (len(ids) + 1 for ids in target_vocabulary.encode_lines(references)),
+        )
     )
 
     @tf.function(
@@ -111,16 +114,16 @@ def open_decoding(spec: dict) -> Measure:
         sizes = tf.reduce_sum(tf.cast(ids != 0, tf.int32), 1)
         return model.infer({"ids": ids, "length": sizes})["length"]
 
-    def translate(chosen, batch):
-        sources = source_vocabulary.encode_lines(chosen)
+    def translate(lines, batch):
+        sources = source_vocabulary.encode_lines(lines)
         for indices in work.in_batches(sources, batch):
-            longest = max(lengths[chosen[i]] for i in indices)
+            max_length = max(lengths[lines[i]] for i in indices)
             search(
-                pad_with_end([sources[i] for i in indices]), np.int32(longest)
+                pad_with_end([sources[i] for i in indices]), np.int32(max_length)
             ).numpy()
-        return [lengths[line] for line in chosen]
+        return [lengths[line] for line in lines]
 
-    return work.timed_decoding(translate, lines)
+    return work.measure_decoding(translate, test_sources)
 
 
 if __name__ == "__main__":

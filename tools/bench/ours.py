@@ -93,20 +93,20 @@ def open_decoding(spec: dict) -> Measure:
     )
 
     @functools.lru_cache(None)
-    def translator(batch):
-        opened = Translator.for_settings(
+    def open_translator(batch):
+        translator = Translator.for_settings(
             dataclasses.replace(hp, decode_batch_size=batch), spec["logdir"]
         )
-        opened.restore()
-        return opened
+        translator.restore()
+        return translator
 
     def translate(lines, batch):
-        return [best.text for best, *_ in translator(batch).translate(lines)]
+        return [best.text for best, *_ in open_translator(batch).translate(lines)]
 
-    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+    return work.measure_decoding(translate, work.test_lines(spec["data"])[0])
 
 
-def own_memory() -> float:
+def process_memory() -> float:
     """Return the memory of this process in MiB, without mapped files."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file)
@@ -117,10 +117,10 @@ def open_input(spec: dict) -> Measure:
     """Return a function that measures the memory for a corpus and 200 batches."""
 
     def measure(request):
-        before, source = own_memory(), work.batches(spec)
+        before, source = process_memory(), work.batches(spec)
         for _ in itertools.islice(source, 200):
             pass
-        return {"memory": own_memory() - before}
+        return {"memory": process_memory() - before}
 
     return measure
 

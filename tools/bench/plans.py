@@ -7,13 +7,13 @@ from measure import (
     Bench,
     Contestant,
     Plan,
-    here,
-    in_its_own,
     measure_copies,
     measure_decoding,
     measure_growth,
     measure_training,
-    with_our_model,
+    set_up_ctranslate2,
+    set_up_here,
+    set_up_opennmt,
 )
 from several import measure_scaling
 
@@ -22,7 +22,7 @@ from transformer.runtime.names import refuse_unknown
 
 
 def contestants(
-    system: str, module: str, *precisions: str, set_up: Callable = here
+    system: str, module: str, *precisions: str, set_up: Callable = set_up_here
 ) -> List[Contestant]:
     """Return a system at several precisions."""
     return [Contestant(system, precision, module, set_up) for precision in precisions]
@@ -30,10 +30,10 @@ def contestants(
 
 OURS = contestants("ours", "ours", "float32", "bfloat16")
 PYTORCH = contestants("pytorch", "pytorch", "float32", "bfloat16")
-OPENNMT = contestants("opennmt-tf", "opennmt_tf", "float32", set_up=in_its_own)
+OPENNMT = contestants("opennmt-tf", "opennmt_tf", "float32", set_up=set_up_opennmt)
 MARIAN = contestants("marian", "marian", "float32", "bfloat16")
 CTRANSLATE2 = contestants(
-    "ctranslate2", "ctranslate", "float32", "int8", set_up=with_our_model
+    "ctranslate2", "ctranslate", "float32", "int8", set_up=set_up_ctranslate2
 )
 
 FULL = Plan(
@@ -44,7 +44,7 @@ FULL = Plan(
     steps={"bench-small": 40, "bench-base": 10},
     every=1,
     every_single=10,
-    checked=1000,
+    check_lines=1000,
     pairs=[10**4, 10**5, 10**6],
     several="bench-small",
     seconds=1.0,
@@ -56,7 +56,7 @@ QUICK = FULL._replace(
     steps={"bench-small": 12},
     every=2,
     every_single=40,
-    checked=200,
+    check_lines=200,
     pairs=[],
     several="",
     seconds=0.5,
@@ -86,9 +86,7 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
         hparams.load(args.logdir)  # refuses a wrong folder early
         parts += decoding
     elif not args.only or {name for name, *_ in decoding}.intersection(args.only):
-        bench.say(
-            "decoding: not measured: expected --logdir, a trained model, got none"
-        )
+        bench.log("decoding: not measured: --logdir, a trained model, is missing")
     if bench.plan.pairs:
         parts.append(("growth", measure_growth, ()))
     if bench.plan.several:
@@ -99,6 +97,6 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
         refuse_unknown("part", name, [part[0] for part in parts])
     for name, measure, arguments in parts:
         if not args.only or name in args.only:
-            bench.say(f"--- {name}")
+            bench.log(f"--- {name}")
             measure(bench, *arguments)
     return bench.rows

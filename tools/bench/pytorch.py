@@ -84,7 +84,7 @@ class Model(nn.Module):
         return functional.linear(x, self.table)
 
 
-def training(spec: dict, model: nn.Module, forward: Callable) -> Measure:
+def measure_training(spec: dict, model: nn.Module, forward: Callable) -> Measure:
     """Return a function that measures training.
 
     Args:
@@ -116,7 +116,7 @@ def training(spec: dict, model: nn.Module, forward: Callable) -> Measure:
         optimizer.step()
 
     finish = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    measure, source = work.timed_training(update, finish), work.batches(spec)
+    measure, source = work.measure_training(update, finish), work.batches(spec)
     return lambda request: measure(request, source)
 
 
@@ -125,52 +125,51 @@ def open_training(spec: dict) -> Measure:
     set_up(spec)
     model = Model(spec["sizes"], spec["vocab_size"])
     compiled = torch.compile(model, dynamic=True) if spec["device"] == "gpu" else model
-    return training(spec, model, compiled)
+    return measure_training(spec, model, compiled)
 
 
 def load(model: Model, variables: Dict[str, np.ndarray], blocks: int) -> None:
     """Copy the variables of our model, with normalization first, into `model`."""
     state = model.state_dict()
 
-    def put(name, *ours):
-        state[name].copy_(
-            torch.as_tensor(np.concatenate([variables[one].T for one in ours]))
-        )
+    def put(name, *variable_names):
+        arrays = [variables[variable].T for variable in variable_names]
+        state[name].copy_(torch.as_tensor(np.concatenate(arrays)))
 
-    def put_dense(name, *ours, ending="."):
-        put(f"{name}{ending}weight", *[f"{one}/kernel" for one in ours])
-        biases = [f"{one}/bias" for one in ours if f"{one}/bias" in variables]
+    def put_dense(name, *scopes, ending="."):
+        put(f"{name}{ending}weight", *[f"{scope}/kernel" for scope in scopes])
+        biases = [f"{scope}/bias" for scope in scopes if f"{scope}/bias" in variables]
         state[f"{name}{ending}bias"].zero_()
         if biases:
             put(f"{name}{ending}bias", *biases)
 
-    def put_norm(name, ours):
-        put(f"{name}.weight", f"{ours}/gamma")
-        put(f"{name}.bias", f"{ours}/beta")
+    def put_norm(name, scope):
+        put(f"{name}.weight", f"{scope}/gamma")
+        put(f"{name}.bias", f"{scope}/beta")
 
     state["table"].copy_(torch.as_tensor(variables["embedding/lookup_table"]))
     state["source_positions"] += torch.as_tensor(
         variables.get("encoder/target_space", np.float32(0))
     )
-    parts = {
+    stacks = {
         "encoder": {"self_attn": "self_attention"},
         "decoder": {"self_attn": "self_attention", "multihead_attn": "cross_attention"},
     }
-    for stack, attentions in parts.items():
+    for stack, attentions in stacks.items():
         put_norm(f"body.{stack}.norm", f"{stack}/ln")
         for i in range(blocks):
-            theirs, ours = f"body.{stack}.layers.{i}", f"{stack}/block_{i}"
-            for number, (name, scope) in enumerate(attentions.items()):
+            layer, block = f"body.{stack}.layers.{i}", f"{stack}/block_{i}"
+            for j, (name, scope) in enumerate(attentions.items()):
                 put_dense(
-                    f"{theirs}.{name}",
-                    *[f"{ours}/{scope}/{one}" for one in "qkv"],
+                    f"{layer}.{name}",
+                    *[f"{block}/{scope}/{projection}" for projection in "qkv"],
                     ending=".in_proj_",
                 )
-                put_dense(f"{theirs}.{name}.out_proj", f"{ours}/{scope}/o")
-                put_norm(f"{theirs}.norm{number + 1}", f"{ours}/{scope}/ln")
-            put_dense(f"{theirs}.linear1", f"{ours}/feedforward/inner")
-            put_dense(f"{theirs}.linear2", f"{ours}/feedforward/outer")
-            put_norm(f"{theirs}.norm{len(attentions) + 1}", f"{ours}/feedforward/ln")
+                put_dense(f"{layer}.{name}.out_proj", f"{block}/{scope}/o")
+                put_norm(f"{layer}.norm{j + 1}", f"{block}/{scope}/ln")
+            put_dense(f"{layer}.linear1", f"{block}/feedforward/inner")
+            put_dense(f"{layer}.linear2", f"{block}/feedforward/outer")
+            put_norm(f"{layer}.norm{len(attentions) + 1}", f"{block}/feedforward/ln")
 
 
 class Decoder:
@@ -192,11 +191,11 @@ class Decoder:
         self.memories, self.cache = [], []
         for layer in model.body.decoder.layers:
             attention, width = layer.multihead_attn, memory.shape[-1]
-            both = functional.linear(
+            keys_and_values = functional.linear(
                 memory, attention.in_proj_weight[width:], attention.in_proj_bias[width:]
             ).chunk(2, -1)
             self.memories.append(
-                [self._split(x).repeat_interleave(size, 0) for x in both]
+                [self._split(x).repeat_interleave(size, 0) for x in keys_and_values]
             )
             empty = memory.new_zeros(
                 len(source) * size, self.heads, 0, width // self.heads
@@ -260,7 +259,7 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
     ids = source.new_full([count, size, 1], start)
     scores = torch.full([count, size], NEVER, device=source.device)
     scores[:, 0] = 0
-    best, found = scores.new_full([count], NEVER), [[] for _ in range(count)]
+    best, hypotheses = scores.new_full([count], NEVER), [[] for _ in range(count)]
     first = torch.arange(count, device=source.device)[:, None] * size
     for position in range(limit):
         steps = decoder.step(ids[:, :, -1].flatten(), position)
@@ -270,16 +269,16 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
         ended, which = top.masked_fill(pieces != EOS, NEVER).max(1)
         for row in (ended > best).nonzero()[:, 0].tolist():
             best[row] = ended[row]
-            found[row] = ids[row, origins[row, which[row]], 1:].tolist()
-        scores, kept = top.masked_fill(pieces == EOS, NEVER).topk(size)
-        origins, pieces = origins.gather(1, kept), pieces.gather(1, kept)
+            hypotheses[row] = ids[row, origins[row, which[row]], 1:].tolist()
+        scores, columns = top.masked_fill(pieces == EOS, NEVER).topk(size)
+        origins, pieces = origins.gather(1, columns), pieces.gather(1, columns)
         ids = torch.cat(
             [ids.gather(1, origins[..., None].expand_as(ids)), pieces[..., None]], 2
         )
         if (scores[:, 0] <= best).all():
             break
         decoder.reorder((first + origins).flatten())
-    return found
+    return hypotheses
 
 
 def open_decoding(spec: dict) -> Measure:
@@ -314,16 +313,16 @@ def open_decoding(spec: dict) -> Measure:
                 pad_with_end([sources[i] for i in indices]), dtype=torch.long
             ).to(device)
             limit = ids.shape[1] + hp.max_extra_length
-            found = (
+            hypotheses = (
                 greedy(model, ids, limit, start).tolist()
                 if spec["search"] == "greedy"
                 else beam(model, ids, limit, start, spec["beam_size"])
             )
-            for i, one in zip(indices, found):
-                results[i] = target_vocabulary.decode(one)
+            for i, hypothesis in zip(indices, hypotheses):
+                results[i] = target_vocabulary.decode(hypothesis)
         return results
 
-    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+    return work.measure_decoding(translate, work.test_lines(spec["data"])[0])
 
 
 if __name__ == "__main__":

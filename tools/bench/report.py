@@ -18,7 +18,7 @@ UNITS = {
 }
 
 
-def row(
+def make_row(
     system: str, work: str, precision: str, values: Iterable[float], unit: str
 ) -> Row:
     """Return a row: the median of values, and their minimum and maximum as spread."""
@@ -38,52 +38,52 @@ def percentile(values: Iterable[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def line(one: Row) -> str:
+def format_row(row: Row) -> str:
     """Return a row as a line of a Markdown table."""
-    shown = UNITS[one["unit"]]
-    low, high = (shown.format(value) for value in one["spread"])
+    number = UNITS[row["unit"]]
+    low, high = (number.format(value) for value in row["spread"])
     spread = f"{low} – {high}" if low != high else ""
     cells = [
-        one["work"],
-        one["system"],
-        one["precision"],
-        shown.format(one["value"]),
-        one["unit"],
+        row["work"],
+        row["system"],
+        row["precision"],
+        number.format(row["value"]),
+        row["unit"],
         spread,
     ]
     return f"| {' | '.join(cells)} |\n"
 
 
-def table(rows: List[Row]) -> str:
+def format_table(rows: List[Row]) -> str:
     """Return all rows as a Markdown table, with the best of each work first."""
-    works = list(dict.fromkeys(one["work"] for one in rows))
+    works = list(dict.fromkeys(row["work"] for row in rows))
     less_is_better = {"ms", "MiB", "s"}
     head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
-    ordered = sorted(
+    sorted_rows = sorted(
         rows,
-        key=lambda one: (
-            works.index(one["work"]),
-            one["value"] * (1 if one["unit"] in less_is_better else -1),
+        key=lambda row: (
+            works.index(row["work"]),
+            row["value"] * (1 if row["unit"] in less_is_better else -1),
         ),
     )
-    return head + "|\n" + "".join(map(line, ordered))
+    return head + "|\n" + "".join(map(format_row, sorted_rows))
 
 
-def summary(rows: List[Row]) -> str:
+def format_summary(rows: List[Row]) -> str:
     """Return the medians as a Markdown table, without the limits of the machine.
 
     The table has a row for each work, and a column for each system and precision.
     """
-    found = {}
-    for one in rows:
-        if one["system"] != "machine":
-            key = f"{one['work']}, {one['unit']}"
-            column = f"{one['system']} {one['precision']}"
-            found.setdefault(key, {})[column] = UNITS[one["unit"]].format(one["value"])
-    columns = list(dict.fromkeys(name for cells in found.values() for name in cells))
+    table = {}
+    for row in rows:
+        if row["system"] != "machine":
+            key = f"{row['work']}, {row['unit']}"
+            column = f"{row['system']} {row['precision']}"
+            table.setdefault(key, {})[column] = UNITS[row["unit"]].format(row["value"])
+    columns = list(dict.fromkeys(name for cells in table.values() for name in cells))
     lines = [["median", *columns], ["---"] * (len(columns) + 1)]
     lines += [
         [key, *(cells.get(name, "") for name in columns)]
-        for key, cells in found.items()
+        for key, cells in table.items()
     ]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -40,7 +40,7 @@ class Machines(NamedTuple):
 A100 = Machines(tflops=312.0, share=0.33, link=0.25, network=0.25, devices=8)
 
 
-def flop_of_token(sizes: Dict[str, int], length: int) -> float:
+def flop_per_token(sizes: Dict[str, int], length: int) -> float:
     """Return the FLOP that training spends on one target token and one source token.
 
     This counts the matrix products: the forward pass, and twice as much for the
@@ -50,12 +50,14 @@ def flop_of_token(sizes: Dict[str, int], length: int) -> float:
       sizes: the settings of the model.
       length: the number of pieces in every sentence of both languages.
     """
-    D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
-    a_pair = 12 * D * D + 4 * D * F + 6 * length * D  # projections, inner, attention
-    return 6.0 * (blocks * a_pair + D * VOCAB_SIZE)
+    D, F, num_blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
+    block_pair = (
+        12 * D * D + 4 * D * F + 6 * length * D
+    )  # projections, inner, attention
+    return 6.0 * (num_blocks * block_pair + D * VOCAB_SIZE)
 
 
-def seconds_of_update(
+def update_seconds(
     alone: float, parameters: int, workers: int, machines: Machines
 ) -> Dict[str, float]:
     """Return the seconds that an update spends on each part, by name.
@@ -69,23 +71,23 @@ def seconds_of_update(
     rate = machines.link if workers <= machines.devices else machines.network
     return {
         "compute": alone / workers,
-        "exchange": sent(parameters, workers) / (rate * 1e9),
+        "exchange": bytes_sent(parameters, workers) / (rate * 1e9),
     }
 
 
-def sent(parameters: int, workers: int) -> float:
+def bytes_sent(parameters: int, workers: int) -> float:
     """Return the bytes that go in and out of each worker per update in a ring."""
     return 8.0 * (workers - 1) / workers * parameters
 
 
-def parameters_of(sizes: Dict[str, int]) -> int:
+def count_parameters(sizes: Dict[str, int]) -> int:
     """Return the approximate number of parameters in a model of these sizes."""
     hp = hparams.HParams(**sizes)
     D = hp.d_model
     return hp.num_blocks * D * (12 * D + 4 * hp.d_ff) + VOCAB_SIZE * D
 
 
-def table(machines: Machines, counts: List[int]) -> List[str]:
+def format_table(machines: Machines, counts: List[int]) -> List[str]:
     """Return lines of a Markdown table: a row for each model and number of workers."""
     from work import SIZES  # needs TensorFlow
 
@@ -97,10 +99,10 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
     ]
     for name in ("base", "big"):
         sizes = SIZES[name]
-        alone = sizes["batch_tokens"] * flop_of_token(sizes, LENGTH) / rate
-        parameters = parameters_of(sizes)
+        alone = sizes["batch_tokens"] * flop_per_token(sizes, LENGTH) / rate
+        parameters = count_parameters(sizes)
         for workers in counts:
-            parts = seconds_of_update(alone, parameters, workers, machines)
+            parts = update_seconds(alone, parameters, workers, machines)
             seconds = sum(parts.values())
             cells = [f"{1000 * part:.1f}" for part in parts.values()]
             cells += [
@@ -114,7 +116,7 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
 
 def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
-    made = cli.make_parser(PROG, __doc__)
+    parser = cli.make_parser(PROG, __doc__)
     for name, text in (
         ("tflops", "peak of a device, in TFLOP/s; that of an A100 is in bfloat16"),
         ("share", "of the peak that one device reaches"),
@@ -123,33 +125,33 @@ def parser() -> cli.Parser:
         ("devices", "of a machine"),
     ):
         default = getattr(A100, name)
-        made.add_argument(
+        parser.add_argument(
             f"--{name}",
             type=type(default),
             default=default,
             metavar=type(default).__name__.upper(),
             help=f"{text} [{default:g}]",
         )
-    return made
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Print what a token costs, what an update sends, and the table."""
-    given = (args.tflops, args.share, args.link, args.network, args.devices)
-    for name, value in zip(Machines._fields, given):
+    values = (args.tflops, args.share, args.link, args.network, args.devices)
+    for name, value in zip(Machines._fields, values):
         if not value > 0 or not math.isfinite(value):
             raise ValueError(f"--{name}: expected a number above 0, got {value}")
-    machines = Machines(*given)
+    machines = Machines(*values)
     cli.start_tensorflow(args.verbose)
     from work import SIZES
 
     for name in ("base", "big"):
         sizes = SIZES[name]
         print(
-            f"{name}: {flop_of_token(sizes, LENGTH) / 1e9:.2f} GFLOP a target token, "
-            f"{4 * parameters_of(sizes) / 1e6:,.0f} MB of gradients an update"
+            f"{name}: {flop_per_token(sizes, LENGTH) / 1e9:.2f} GFLOP a target token, "
+            f"{4 * count_parameters(sizes) / 1e6:,.0f} MB of gradients an update"
         )
-    print("", *table(machines, [1, 2, 4, 8, 16, 64]), sep="\n")
+    print("", *format_table(machines, [1, 2, 4, 8, 16, 64]), sep="\n")
 
 
 def main(argv: Optional[List[str]] = None) -> None:

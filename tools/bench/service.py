@@ -18,20 +18,20 @@ import time
 import urllib.parse
 
 
-def client(address, lines, times, begin, end):
+def run_client(address, lines, times, begin, end):
     """Send requests until `end`; add (when, how long) for each answer to `times`."""
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
     headers = {"Content-Type": "application/json"}
     while time.perf_counter() < end:
         body = json.dumps({"text": next(lines)})
-        asked = time.perf_counter()
+        start = time.perf_counter()
         connection.request("POST", "/translate", body, headers)
         answer = connection.getresponse()
         content = answer.read()
         if answer.status != 200:
             raise RuntimeError(f"{answer.status}: {content.decode()}")
-        if begin <= asked:
-            times.append((time.perf_counter(), time.perf_counter() - asked))
+        if begin <= start:
+            times.append((time.perf_counter(), time.perf_counter() - start))
     connection.close()
 
 
@@ -40,9 +40,13 @@ def measure(address, lines, clients, warm_up, seconds):
     begin = time.perf_counter() + warm_up
     end = begin + seconds
     times = []
-    following = itertools.cycle(lines)  # `next` is atomic, so all threads can share it
+    endless_lines = itertools.cycle(
+        lines
+    )  # `next` is atomic, so all threads can share it
     threads = [
-        threading.Thread(target=client, args=[address, following, times, begin, end])
+        threading.Thread(
+            target=run_client, args=[address, endless_lines, times, begin, end]
+        )
         for _ in range(clients)
     ]
     for thread in threads:
@@ -58,13 +62,13 @@ def measure(address, lines, clients, warm_up, seconds):
 
 def parser():
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    made.add_argument("--url", default="http://127.0.0.1:8000/")
-    made.add_argument("--text", required=True, help="a file with a sentence a line")
-    made.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
-    made.add_argument("--warm_up", type=float, default=2.0, help="seconds")
-    made.add_argument("--seconds", type=float, default=20.0)
-    return made
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--url", default="http://127.0.0.1:8000/")
+    parser.add_argument("--text", required=True, help="a file with a sentence a line")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--warm_up", type=float, default=2.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    return parser
 
 
 def main(argv=None):
@@ -75,8 +79,8 @@ def main(argv=None):
     with socket.create_connection((address.hostname, address.port)):  # it listens
         pass
     print("| clients | p50 ms | p95 ms | p99 ms | sentences/s |\n|---|---|---|---|---|")
-    for number in args.clients:
-        print(measure(address, lines, number, args.warm_up, args.seconds), flush=True)
+    for clients in args.clients:
+        print(measure(address, lines, clients, args.warm_up, args.seconds), flush=True)
 
 
 if __name__ == "__main__":

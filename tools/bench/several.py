@@ -13,17 +13,17 @@ import scaling
 import work
 from measure import Bench, Contestant
 
-from transformer.launch import free_ports, share_of_cores, visible_gpus
-from transformer.runtime.devices import count_cores
+from transformer.runtime.devices import count_cores, list_gpus, share_of_cores
+from transformer.workers.launch import find_free_ports
 
 EXCHANGES = 5  # in a measurement of the network
 
 
-def set_up(bench: Bench, one: Contestant) -> Tuple[str, Dict[str, Any]]:
+def set_up(bench: Bench, contestant: Contestant) -> Tuple[str, Dict[str, Any]]:
     """Return the set-up for the processes of a contestant."""
-    count = count_of(one)
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
-    gpus = visible_gpus() if bench.args.device == "gpu" else []
+    count = count_processes(contestant)
+    addresses = [f"127.0.0.1:{port}" for port in find_free_ports(count)]
+    gpus = list_gpus() if bench.args.device == "gpu" else []
     available = count_cores()
     group = [
         {
@@ -45,16 +45,16 @@ def take_device(spec: Dict[str, Any]) -> None:
         os.sched_setaffinity(0, spec["cores"])
 
 
-def count_of(one: Contestant) -> int:
+def count_processes(contestant: Contestant) -> int:
     """Return the number of processes of a contestant."""
-    return int(one.system.split(" ", 1)[0])
+    return int(contestant.system.split(" ", 1)[0])
 
 
 def contestants(bench: Bench) -> List[Contestant]:
     """Return the contestants: one process, and several."""
     counts = [1, 2, 4]
     if bench.args.device == "gpu":
-        counts = [count for count in (1, 2, 4, 8) if count <= len(visible_gpus())]
+        counts = [count for count in (1, 2, 4, 8) if count <= len(list_gpus())]
     return [
         Contestant(f"{n} process{'es' * (n > 1)}", "float32", "ours", set_up)
         for n in counts
@@ -65,31 +65,31 @@ def measure_scaling(bench: Bench, size: str) -> None:
     """Measure updates of a size and the network; add the estimate of `scaling.py`."""
     steps = bench.plan.steps[size]
     spec = {"work": "several", "sizes": work.SIZES[size]}
-    with bench.workers(contestants(bench), spec) as started:
-        bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
-        found = bench.ask_all(started, {"steps": steps}, bench.plan.rounds)
-        exchanged = bench.ask_all(started, {"exchanges": EXCHANGES}, bench.plan.rounds)
+    with bench.workers(contestants(bench), spec) as workers:
+        bench.ask_all(workers, {"steps": max(5, steps // 2)})  # warm-up
+        updates = bench.ask_all(workers, {"steps": steps}, bench.plan.rounds)
+        exchanges = bench.ask_all(workers, {"exchanges": EXCHANGES}, bench.plan.rounds)
     alone = None  # seconds of an update in one process
     tokens = None  # of such an update
-    for one, answers in found.items():
-        if one not in exchanged:  # its exchanges failed
+    for contestant, answers in updates.items():
+        if contestant not in exchanges:  # its exchanges failed
             continue
-        count = count_of(one)
+        count = count_processes(contestant)
         rates = [answer["tokens"] / answer["seconds"] for answer in answers]
-        bench.add(one, f"scaling/{size}", rates, "tokens/s")
+        bench.add(contestant, f"scaling/{size}", rates, "tokens/s")
         if count == 1:
-            alone = statistics.median(each["seconds"] for each in answers) / steps
+            alone = statistics.median(answer["seconds"] for answer in answers) / steps
             tokens = answers[0]["tokens"] / steps
             continue
         parameters = answers[0]["parameters"]
-        sent = scaling.sent(parameters, count) * EXCHANGES / 1e9
-        network = [sent / each["seconds"] for each in exchanged[one]]
-        bench.add(one, f"network/{size}", network, "GB/s")
+        gigabytes = scaling.bytes_sent(parameters, count) * EXCHANGES / 1e9
+        network = [gigabytes / answer["seconds"] for answer in exchanges[contestant]]
+        bench.add(contestant, f"network/{size}", network, "GB/s")
         if alone is not None:
             rate = statistics.median(network)
             machines = scaling.A100._replace(link=rate, devices=count)
-            parts = scaling.seconds_of_update(alone, parameters, count, machines)
+            parts = scaling.update_seconds(alone, parameters, count, machines)
             if bench.args.device == "cpu":
                 parts["compute"] = alone / min(count, count_cores())
             estimate = tokens / sum(parts.values())
-            bench.add(one, f"estimate/{size}", [estimate], "tokens/s")
+            bench.add(contestant, f"estimate/{size}", [estimate], "tokens/s")

@@ -52,20 +52,20 @@ LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
 
 def batches(spec: dict) -> Iterator[Batch]:
     """Yield the batches of an endless training run, the same for every system."""
-    corpus = Split(spec["data"], "train")
+    train = Split(spec["data"], "train")
     plan = BatchPlan(
-        corpus.source_lengths,
-        corpus.target_lengths,
+        train.source_lengths,
+        train.target_lengths,
         spec["sizes"]["batch_tokens"],
         SEED,
     )
     number = 0
     while True:
-        yield corpus.batch(plan.batch(number), number)
+        yield train.batch(plan.batch(number), number)
         number += 1
 
 
-def timed_training(
+def measure_training(
     update: Callable[[Batch], Any], finish: Callable[[], Any] = lambda: None
 ) -> Callable[[dict, Iterator[Batch]], dict]:
     """Return a function that measures the updates of a system that takes arrays.
@@ -90,7 +90,7 @@ def timed_training(
     return measure
 
 
-def timed_decoding(
+def measure_decoding(
     translate: Callable[[List[str], int], list], lines: List[str]
 ) -> Callable[[dict], dict]:
     """Return a function that measures a translation system.
@@ -103,17 +103,17 @@ def timed_decoding(
     Returns:
       A function of a request, {"batch": n, "every": n}, which translates every n-th
       line. It returns the seconds and, with a batch size of 1, the seconds for each
-      line; with {"texts": true}, also what `translate` returned.
+      line; with {"texts": true}, also the results of `translate`.
     """
 
     def measure(request):
-        chosen, results, seconds = lines[:: request["every"]], [], []
-        groups = [[line] for line in chosen] if request["batch"] == 1 else [chosen]
+        selected, results, seconds = lines[:: request["every"]], [], []
+        groups = [[line] for line in selected] if request["batch"] == 1 else [selected]
         for group in groups:
             start = time.perf_counter()
             results += translate(group, request["batch"])
             seconds.append(time.perf_counter() - start)
-        answer = {"seconds": sum(seconds), "each": seconds}
+        answer = {"seconds": sum(seconds), "line_seconds": seconds}
         return dict(answer, texts=results) if request.get("texts") else answer
 
     return measure
@@ -136,16 +136,16 @@ def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
     It counts the matrix products of the model without those for padding: the forward
     pass, and twice as much for the backward pass.
     """
-    D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
-    corpus = Split(data, "train")
+    D, F, num_blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
+    train = Split(data, "train")
     S, T = (
         side.astype(np.float64)
-        for side in (corpus.source_lengths, corpus.target_lengths)
+        for side in (train.source_lengths, train.target_lengths)
     )
     source = S * (4 * D * D + 2 * D * F + 2 * S * D)  # projections, inner, attention
     source += S * 2 * D * D  # keys and values for the decoder
     target = T * (6 * D * D + 2 * D * F + 2 * T * D + 2 * S * D)
-    products = blocks * (source + target) + T * D * vocab_size
+    products = num_blocks * (source + target) + T * D * vocab_size
     return float(3 * 2 * products.sum() / T.sum() / 1e9)
 
 

@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 # Seconds within which a child must answer. On a CPU without bfloat16 instructions,
 # PyTorch takes longer than this for 12 updates of bench-small.
-LIMIT = 300
+TIMEOUT = 300
 
 Measure = Callable[[dict], dict]  # function of a request that returns an answer
 
@@ -48,7 +48,7 @@ def serve(openers: Dict[str, Callable[[dict], Measure]]) -> None:
 
 
 class Worker:
-    """The child process, as the parent sees it.
+    """A child process that answers requests.
 
     It sends a first answer when it is ready: see `open_worker`.
 
@@ -88,10 +88,10 @@ class Worker:
 
     def ask(self, request: dict) -> dict:
         """Return the answer to a request, with `peak`, the peak memory in MiB."""
-        self.tell(request)
+        self.send(request)
         return self.answer()
 
-    def tell(self, request: dict) -> None:
+    def send(self, request: dict) -> None:
         """Send the child a request."""
         self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -104,17 +104,17 @@ class Worker:
           ChildProcessError: the child ended (the message is the last line that it
             wrote), or it did not answer in time.
         """
-        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT)
+        ready, _, _ = select.select([self._process.stdout], [], [], TIMEOUT)
         if not ready:
             self.kill()
-            raise ChildProcessError(f"no answer within {LIMIT} s")
+            raise ChildProcessError(f"no answer within {TIMEOUT} s")
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
             self._errors.seek(0)
-            said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+            lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
             raise ChildProcessError(
-                said[-1] if said else f"ended with status {self._process.returncode}"
+                lines[-1] if lines else f"ended with status {self._process.returncode}"
             )
         if self._is_stopped:
             self._process.send_signal(signal.SIGSTOP)
@@ -138,8 +138,8 @@ class Group:
     """Several child processes that compute together, asked as one.
 
     Args:
-      workers: the children. None of them is stopped, because another may need what it
-        sends.
+      workers: the children. None of them is stopped, because another may wait for
+        it.
     """
 
     def __init__(self, workers: List[Worker]):
@@ -148,7 +148,7 @@ class Group:
     def ask(self, request: dict) -> dict:
         """Return the answer of the first child, once all have answered."""
         for worker in self._workers:
-            worker.tell(request)
+            worker.send(request)
         return self.answer()
 
     def answer(self) -> dict:
@@ -188,13 +188,13 @@ def open_worker(module: str, spec: dict, python: str = sys.executable):
     """
     group = spec.pop("group", None)
     if group is None:
-        opened = Worker(module, spec, python)
+        worker = Worker(module, spec, python)
     else:
-        specs = [{**spec, **each} for each in group]
-        opened = Group([Worker(module, each, python, False) for each in specs])
+        specs = [{**spec, **difference} for difference in group]
+        worker = Group([Worker(module, spec, python, False) for spec in specs])
     try:
-        opened.answer()
+        worker.answer()
     except ChildProcessError:
-        opened.close()
+        worker.close()
         raise
-    return opened
+    return worker

@@ -20,7 +20,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-OTHERS = {  # page of the site → file of the repository
+REPOSITORY_PAGES = {  # page of the site → file of the repository
     "index.md": "README.md",
     "index.zh.md": "README.zh.md",
     "contributing.md": "CONTRIBUTING.md",
@@ -29,7 +29,7 @@ OTHERS = {  # page of the site → file of the repository
 }
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(\))")
 CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]+`)", re.S | re.M)
-LOADED = re.compile(
+EXTERNAL = re.compile(
     r"""<(?:script|link|img|iframe)[^>]*?(?:src|href)=["']?https?:[^>]*>"""
 )
 
@@ -50,20 +50,20 @@ def on_config(config):
 
 def on_files(files, config):
     """Add the pages that are not in docs/."""
-    texts = {page: _read(path) for page, path in OTHERS.items()}
+    texts = {page: _read(path) for page, path in REPOSITORY_PAGES.items()}
     texts["api/index.md"] = (
         "# The package\n\n" + _read("docs/files.md").split("\n", 1)[1]
     )
     for path in _modules():
         name = path[: -len(".py")].replace("/", ".")
         texts[_page_of(path)] = f"# {name}\n\n::: {name}\n"
-    written = {
+    doc_pages = {
         file.src_uri: file.content_string for file in files.documentation_pages()
     }
-    for page, text in {**written, **texts}.items():
-        for path in _files_linked(page, text):
-            shown = f"# {path}\n\n````python\n{_read(path)}\n````\n"
-            texts.setdefault(_page_of(path), shown)
+    for page, text in {**doc_pages, **texts}.items():
+        for path in _find_linked_files(page, text):
+            source = f"# {path}\n\n````python\n{_read(path)}\n````\n"
+            texts.setdefault(_page_of(path), source)
     for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -74,7 +74,7 @@ def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri.startswith("source/"):
         return markdown
 
-    def point(match):
+    def rewrite_link(match):
         begin, target, anchor, end = match.groups()
         path = _repository_path(page.file.src_uri, target)
         if not os.path.isfile(_path(path)):
@@ -86,25 +86,23 @@ def on_page_markdown(markdown, page, config, files):
 
     parts = CODE.split(markdown)  # text, code, text, ...
     for i in range(0, len(parts), 2):
-        parts[i] = re.sub(r"\$\$(.*?)\$\$", _formula, parts[i], flags=re.S)
-        parts[i] = LINK.sub(point, parts[i])
+        parts[i] = re.sub(r"\$\$(.*?)\$\$", _render_formula, parts[i], flags=re.S)
+        parts[i] = LINK.sub(rewrite_link, parts[i])
     return "".join(parts)
 
 
 def on_post_page(output, page, config):
     """Refuse a page that loads something from another server."""
-    loaded = [each for each in LOADED.findall(output) if 'rel="canonical"' not in each]
-    if loaded:
-        raise PluginError(
-            f"{page.file.src_uri}: expected no other server, got {loaded}"
-        )
+    tags = [tag for tag in EXTERNAL.findall(output) if 'rel="canonical"' not in tag]
+    if tags:
+        raise PluginError(f"{page.file.src_uri}: loads from another server: {tags}")
     return output
 
 
-def _formula(match):
+def _render_formula(match):
     formula = convert(match.group(1).strip(), display="block")
     if "\\" in formula:
-        raise PluginError(f"expected what latex2mathml knows, got {match.group(0)}")
+        raise PluginError(f"latex2mathml cannot convert {match.group(0)}")
     return "\n" + formula + "\n"
 
 
@@ -119,7 +117,7 @@ def _modules():
     return re.findall(r"^\| \[`(transformer/.*?\.py)`\]", _read("docs/files.md"), re.M)
 
 
-def _files_linked(page, text):
+def _find_linked_files(page, text):
     """Yield the paths of files that a page links to and that are not yet pages."""
     for _, target, _, _ in LINK.findall(text):
         path = _repository_path(page, target)
@@ -129,7 +127,7 @@ def _files_linked(page, text):
 
 def _repository_path(page, target):
     """Return the path in the repository to which a link on a page points."""
-    start = OTHERS.get(
+    start = REPOSITORY_PAGES.get(
         page, "docs/files.md" if page == "api/index.md" else f"docs/{page}"
     )
     return posixpath.normpath(posixpath.join(posixpath.dirname(start), target))
@@ -137,8 +135,8 @@ def _repository_path(page, target):
 
 def _page_of(path):
     """Return the site's page or picture for a file in the repository."""
-    for page, other in OTHERS.items():
-        if path == other:
+    for page, source in REPOSITORY_PAGES.items():
+        if path == source:
             return page
     if path.startswith("docs/") and not path.endswith(".py"):
         return path[len("docs/") :]

@@ -54,10 +54,7 @@ def batches(spec: dict) -> Iterator[Batch]:
     """Yield the batches of an endless training run, the same for every system."""
     train = Split(spec["data"], "train")
     plan = BatchPlan(
-        train.source_lengths,
-        train.target_lengths,
-        spec["sizes"]["batch_tokens"],
-        SEED,
+        train.source_lengths, train.target_lengths, spec["sizes"]["batch_tokens"], SEED
     )
     number = 0
     while True:
@@ -139,8 +136,7 @@ def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
     D, F, num_blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
     train = Split(data, "train")
     S, T = (
-        side.astype(np.float64)
-        for side in (train.source_lengths, train.target_lengths)
+        side.astype(np.float64) for side in (train.source_lengths, train.target_lengths)
     )
     source = S * (4 * D * D + 2 * D * F + 2 * S * D)  # projections, inner, attention
     source += S * 2 * D * D  # keys and values for the decoder

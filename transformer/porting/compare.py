@@ -201,31 +201,35 @@ def _describe_dropouts(reference: Results, results: Results) -> str:
 
 def compare_parameters(function: Callable, candidate: Candidate) -> List[str]:
     """Describe the differences between the parameters of two functions."""
-    theirs = inspect.signature(function).parameters
-    ours = inspect.signature(candidate.function).parameters
+    parameters = inspect.signature(function).parameters
+    our_parameters = inspect.signature(candidate.function).parameters
     renamed = candidate.their_names
     texts = [f"its {name} is our {our_name}" for our_name, name in renamed.items()]
-    shared = [name for name in theirs if name in ours]
+    shared = [name for name in parameters if name in our_parameters]
     takes_any = any(
-        parameter.kind == parameter.VAR_KEYWORD for parameter in ours.values()
+        parameter.kind == parameter.VAR_KEYWORD for parameter in our_parameters.values()
     )
-    extra = [name for name in theirs if name not in (*ours, *renamed.values())]
+    extra = [
+        name for name in parameters if name not in (*our_parameters, *renamed.values())
+    ]
     if extra and not takes_any:
         texts.append(f"ours does not take {', '.join(extra)}")
-        rates = [n for n in extra if n in KEEP_RATES and "dropout_rate" in ours]
+        rates = [
+            n for n in extra if n in KEEP_RATES and "dropout_rate" in our_parameters
+        ]
         texts += [f"pass dropout_rate=1 - {name} instead" for name in rates]
     for name in shared:
         default, our_default = (
             tuple(side[name].default)
             if isinstance(side[name].default, list)
             else side[name].default
-            for side in (theirs, ours)
+            for side in (parameters, our_parameters)
         )
         empty = inspect.Parameter.empty
         if default is not empty and default != our_default:
             our_text = "none" if our_default is empty else repr(our_default)
             texts.append(f"the default of {name}: {default!r}, ours {our_text}")
-    if [name for name in ours if name in theirs] != shared:
+    if [name for name in our_parameters if name in parameters] != shared:
         texts.append(f"the order of its arguments: {', '.join(shared)}")
     return texts
 

@@ -155,14 +155,15 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _match_parameters(
-    ours: Mapping[str, inspect.Parameter], theirs: Mapping[str, inspect.Parameter]
+    our_parameters: Mapping[str, inspect.Parameter],
+    parameters: Mapping[str, inspect.Parameter],
 ) -> Dict[str, str]:
     """Match required arguments with other names by position: our name → their name."""
     return {
         our_name: their_name
         for (our_name, our_parameter), (their_name, their_parameter) in zip(
-            ours.items(), theirs.items()
+            our_parameters.items(), parameters.items()
         )
-        if our_name not in theirs and their_name not in ours
+        if our_name not in parameters and their_name not in our_parameters
         if _is_required(our_parameter) and _is_required(their_parameter)
     }

@@ -21,7 +21,7 @@ from transformer.blocks.layers import join_heads, split_heads
 from transformer.blocks.masks import causal_mask, combine_masks
 from transformer.compat.bojone.keras_base import (
     as_list,
-    check_argument,
+    check,
     keras,
     list_shapes,
     serializable,
@@ -93,12 +93,10 @@ class Attention(keras.layers.Layer):
         is_valid = all(
             isinstance(size, (int, np.integer)) and size > 0 for size in sizes
         )
-        check_argument(
+        check(
             self, "(heads, size_per_head, key_size)", sizes, is_valid, "1 or more each"
         )
-        check_argument(
-            self, "dropout", dropout, 0 <= dropout < 1, "0 or more, and below 1"
-        )
+        check(self, "dropout", dropout, 0 <= dropout < 1, "0 or more, and below 1")
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, autocast=False) if dropout else None
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -108,7 +106,7 @@ class Attention(keras.layers.Layer):
         self.key_size = key_size or size_per_head
         self.mask_right = np.asarray(mask_right).tolist()
         self.supports_masking = True
-        check_argument(
+        check(
             self,
             "mask_right",
             mask_right,
@@ -121,7 +119,7 @@ class Attention(keras.layers.Layer):
         is_valid = len(shapes) in self.input_counts and all(
             len(shape) == 3 and shape[-1] for shape in self.sources(shapes)
         )
-        check_argument(self, "inputs", shapes, is_valid, self.expected_inputs)
+        check(self, "inputs", shapes, is_valid, self.expected_inputs)
         widths = [shape[-1] for shape in self.sources(shapes)]
         sizes = (self.key_size, self.key_size, self.size_per_head)
         self.kernels = [

@@ -51,7 +51,7 @@ def list_shapes(shape) -> list:
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
-def check_argument(
+def check(
     layer: keras.layers.Layer, name: str, value: Any, is_valid: bool, expected: str
 ) -> None:
     """Raise ValueError for an invalid argument.

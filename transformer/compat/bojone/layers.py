@@ -29,7 +29,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.compat.bojone import attention_layers, functions
 from transformer.compat.bojone.attention_layers import SelfAttention
-from transformer.compat.bojone.keras_base import check_argument, serializable_of_bojone
+from transformer.compat.bojone.keras_base import check, serializable_of_bojone
 from transformer.compat.bojone.position_layers import (
     SinCosPositionEmbedding,
     TrainablePositionEmbedding,
@@ -79,7 +79,7 @@ class Attention(attention_layers.Attention):
             mask_right = True
         sizes = {"heads": heads, "nb_head": nb_head, "size_per_head": size_per_head}
         has_heads = (heads is None) != (nb_head is None)
-        check_argument(
+        check(
             self,
             "arguments",
             sizes,
@@ -121,9 +121,7 @@ class Position_Embedding(SinCosPositionEmbedding):
     """
 
     def __init__(self, size=None, mode="sum", **kwargs):
-        check_argument(
-            self, "mode", mode, mode in ("sum", "concat"), "'sum' or 'concat'"
-        )
+        check(self, "mode", mode, mode in ("sum", "concat"), "'sum' or 'concat'")
         super().__init__(size, {"sum": "add"}.get(mode, mode), **kwargs)
         self.size = size
         self.mode = mode

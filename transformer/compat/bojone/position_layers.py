@@ -12,7 +12,7 @@ from transformer.blocks.layers import shape_list
 from transformer.blocks.positions import interleaved
 from transformer.compat.bojone.keras_base import (
     as_list,
-    check_argument,
+    check,
     keras,
     list_shapes,
     serializable,
@@ -38,7 +38,7 @@ class _PositionEmbedding(keras.layers.Layer):
         self.v_dim = v_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
-        check_argument(
+        check(
             self,
             "merge_mode",
             merge_mode,
@@ -49,7 +49,7 @@ class _PositionEmbedding(keras.layers.Layer):
     def build(self, input_shape) -> None:
         shapes = list_shapes(input_shape)
         is_valid = len(shapes) in (1, 2) and len(shapes[0]) == 3
-        check_argument(
+        check(
             self,
             "inputs",
             shapes,
@@ -57,7 +57,7 @@ class _PositionEmbedding(keras.layers.Layer):
             "a sequence [N, T, width], and optionally origins",
         )
         width = shapes[0][-1]
-        check_argument(
+        check(
             self,
             "v_dim",
             self.v_dim,
@@ -127,7 +127,7 @@ class TrainablePositionEmbedding(_PositionEmbedding):
     def build(self, input_shape) -> None:
         super().build(input_shape)
         length = list_shapes(input_shape)[0][1]
-        check_argument(
+        check(
             self,
             "maxlen",
             self.maxlen,

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.layers import shape_list
 from transformer.blocks.masks import causal_mask
 from transformer.compat.bojone.attention_layers import SelfAttention, combine_all
-from transformer.compat.bojone.keras_base import check_argument, serializable
+from transformer.compat.bojone.keras_base import check, serializable
 
 
 class _RestrictedAttention(SelfAttention):
@@ -38,9 +38,9 @@ class _RestrictedAttention(SelfAttention):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
         self.zero_edges = zero_edges
-        check_argument(self, "rate", rate, rate >= 1, "1 or more")
+        check(self, "rate", rate, rate >= 1, "1 or more")
         is_valid = self.accepts_matrix or isinstance(self.mask_right, bool)
-        check_argument(self, "mask_right", mask_right, is_valid, "True or False")
+        check(self, "mask_right", mask_right, is_valid, "True or False")
 
     def padding(self, inputs: list, masks: list) -> tuple:
         key_mask, query_mask = super().padding(inputs, masks)
@@ -66,7 +66,7 @@ class _RestrictedAttention(SelfAttention):
         is_valid = attention_mask is None and not (
             use_causal_mask or return_attention_scores
         )
-        check_argument(
+        check(
             self,
             "attention_mask, use_causal_mask and return_attention_scores",
             "one of them",
@@ -111,7 +111,7 @@ class LocalSelfAttention(_RestrictedAttention):
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
         self.neighbors = neighbors
-        check_argument(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
+        check(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
 
     def attend(self, Q, K, V, key_mask, pair_mask=None) -> tuple:
         mask = self.select_mask(self.make_windows, key_mask)  # [N, 1, T, 1, W]
@@ -211,7 +211,7 @@ class SparseSelfAttention(AtrousSelfAttention):
         super().__init__(
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
-        check_argument(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
+        check(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
 
     def attend_in_groups(self, Q, K, V, mask) -> tuple:
         """Attend within each group, and to a copy of it with the mask of the window."""

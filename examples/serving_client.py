@@ -3,7 +3,7 @@
     python examples/serving_client.py --url http://localhost:8501/v1/models/m < test.de
 
 The model is an export by `export --format savedmodel` with tensorflow-text. This client
-only needs Python's standard library.
+needs only Python's standard library.
 """
 
 import argparse
@@ -14,31 +14,31 @@ import urllib.error
 import urllib.request
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-AT_ONCE = 64  # lines in a request
-SECONDS = 60  # within which an answer must arrive
+LINES_PER_REQUEST = 64
+TIMEOUT = 60  # seconds until an answer must arrive
 SIGNATURE = "translate"
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument(
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
         "--url", required=True, help="URL of the model: http://HOST:8501/v1/models/NAME"
     )
-    made.add_argument("--scores", action="store_true", help="also write the scores")
-    return made
+    parser.add_argument("--scores", action="store_true", help="also write the scores")
+    return parser
 
 
 def translate(url: str, lines: Sequence[str]) -> List[Tuple[str, float]]:
-    """Return (text, score) for the translation of each line.
+    """Translate lines with one request; return the (text, score) of each.
 
     Args:
       url: the URL of the model.
       lines: the lines for one request.
 
     Raises:
-      ValueError: the server refused the lines; the message has its reason.
-      OSError: there is no server.
+      ValueError: the server rejected the lines; the message has its reason.
+      OSError: the server does not answer.
     """
     body = {"signature_name": SIGNATURE, "instances": list(lines)}
     request = urllib.request.Request(
@@ -47,18 +47,18 @@ def translate(url: str, lines: Sequence[str]) -> List[Tuple[str, float]]:
         {"Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-            rows = json.loads(answer.read().decode("utf-8"))["predictions"]
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            rows = json.loads(response.read().decode("utf-8"))["predictions"]
     except urllib.error.HTTPError as error:
         reason = error.read().decode("utf-8", "replace")
         raise ValueError(f"{url}: {error.code} {reason[:500]}") from error
     return [(row["text"], row["score"]) for row in rows]
 
 
-def chunks(lines: Iterator[str]) -> Iterator[List[str]]:
-    """Yield the lines in chunks for one request each."""
+def split_into_chunks(lines: Iterator[str]) -> Iterator[List[str]]:
+    """Split lines into chunks, one for each request."""
     while True:
-        chunk = list(itertools.islice(lines, AT_ONCE))
+        chunk = list(itertools.islice(lines, LINES_PER_REQUEST))
         if not chunk:
             return
         yield chunk
@@ -68,7 +68,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Translate standard input."""
     args = parser().parse_args(argv)
     try:
-        for chunk in chunks(line.rstrip("\n") for line in sys.stdin):
+        for chunk in split_into_chunks(line.rstrip("\n") for line in sys.stdin):
             for text, score in translate(args.url.rstrip("/"), chunk):
                 sys.stdout.write(
                     f"{text} ||| {score:.4f}\n" if args.scores else text + "\n"

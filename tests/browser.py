@@ -1,7 +1,7 @@
-"""A real browser for tests: Chromium without a window, by its DevTools protocol.
+"""A real browser for tests: headless Chromium, controlled by its DevTools protocol.
 
-It is Debian's `chromium` or another one on the path; CHROMIUM names one elsewhere. The
-protocol goes through a pipe, so that nothing but the standard library is needed.
+It is Debian's `chromium`, or another one on the path, or the one that CHROMIUM names. The
+protocol uses a pipe, so the standard library is enough.
 """
 
 import json
@@ -23,8 +23,8 @@ FLAGS = (
     "--disable-extensions --disable-default-apps --hide-scrollbars --mute-audio "
     "--force-color-profile=srgb --disable-dev-shm-usage --remote-debugging-pipe"
 ).split()
-SECONDS = 60  # at most, for anything
-KEYS = {  # the code of a key, where it does more than its character
+TIMEOUT = 60  # seconds
+KEYS = {  # the codes of keys that are not characters
     "Tab": 9,
     "Enter": 13,
     "Escape": 27,
@@ -41,7 +41,7 @@ needs_browser = pytest.mark.skipif(
 
 
 class Browser:
-    """One process of Chromium with an empty profile; a tab at a time."""
+    """A process of Chromium with an empty profile and one tab."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="browser")
@@ -117,34 +117,34 @@ class Browser:
 
     def _read(self):
         """Return the next message."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + TIMEOUT
         while b"\0" not in self._rest:
-            left = end - time.monotonic()
-            assert left > 0 and select.select([self._in], [], [], left)[0], "no answer"
+            seconds = max(0, end - time.monotonic())
+            assert select.select([self._in], [], [], seconds)[0], "no answer"
             self._rest += os.read(self._in, 1 << 20)
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message.decode("utf-8"))
 
     def run(self, script):
         """Return the value of a JavaScript expression; a promise is awaited."""
-        found = self.call(
+        result = self.call(
             "Runtime.evaluate",
             expression=script,
             awaitPromise=True,
             returnByValue=True,
             userGesture=True,
         )
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
 
     def until(self, script):
         """Wait until a JavaScript expression is true; return its value."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             value = self.run(f"(() => {{ try {{ return {script}; }} catch {{}} }})()")
             if value:
                 return value
-        raise AssertionError("it never came true: " + script)
+        raise AssertionError("it never became true: " + script)
 
     def click(self, selector):
         """Click into the middle of an element, as a mouse does."""
@@ -169,7 +169,7 @@ class Browser:
         )
 
     def type(self, text):
-        """Type into what has the focus."""
+        """Type into the element that has the focus."""
         self.call("Input.insertText", text=text)
 
     def press(self, key):
@@ -180,7 +180,7 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
 
     def requests(self):
-        """Return the addresses that the tab asked for, but for its own data."""
+        """Return the addresses that the tab requested, except data and blobs."""
         self.run("0")
         urls = [
             event["params"]["request"]["url"]
@@ -189,22 +189,22 @@ class Browser:
         ]
         return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
-    def complaints(self):
-        """Return what the browser reported as errors: of scripts, of the policy."""
+    def errors(self):
+        """Return the errors that the browser reported: of scripts, of the policy."""
         self.run("0")
-        found = []
+        result = []
         for event in self.events:
             params = event.get("params", {})
             if event.get("method") == "Runtime.exceptionThrown":
-                found.append(params["exceptionDetails"])
+                result.append(params["exceptionDetails"])
             elif event.get("method") == "Log.entryAdded":
                 if params["entry"]["level"] == "error":
-                    found.append(params["entry"]["text"])
-        return found
+                    result.append(params["entry"]["text"])
+        return result
 
     def downloaded(self, name):
         """Return the bytes of a file that the page saved."""
-        path, end = os.path.join(self.folder, name), time.monotonic() + SECONDS
+        path, end = os.path.join(self.folder, name), time.monotonic() + TIMEOUT
         content = b""
         while not content and time.monotonic() < end:
             self.run("0")

@@ -31,15 +31,15 @@ HOSTILE = (
 
 
 SILENT = "byId('status').textContent === ''"
-SEEN = "page.inspection.data"
+DATA = "page.inspection.data"
 
 
 @pytest.fixture(scope="module")
 def models(trained):
     hp, oldest = hparams.load(trained), manifests.list_steps(trained)[0]
-    opened = [Model(hp, trained), Model(hp, trained, oldest)]
-    yield opened
-    for model in opened:
+    models = [Model(hp, trained), Model(hp, trained, oldest)]
+    yield models
+    for model in models:
         model.close()
 
 
@@ -57,21 +57,21 @@ def browser():
 
 @pytest.fixture
 def page(browser, server):
-    """The page, on which a sentence was typed; afterwards nothing was complained of."""
+    """The page with a typed sentence; afterwards, the browser has reported no error."""
     browser.open(url(server))
-    typed(browser, "1 2 3 4 5")
+    type_text(browser, "1 2 3 4 5")
     yield browser
-    assert browser.complaints() == []
+    assert browser.errors() == []
     requests = browser.requests()
     assert all(request.startswith(url(server)) for request in requests)
 
 
-def typed(browser, text):
+def type_text(browser, text):
     browser.until("page.models.length > 0")
     browser.run("byId('text').value = ''; byId('text').focus()")
     browser.type(text)
-    said = json.dumps(" ".join(text.split()))
-    browser.until(f"page.inspection && page.inspection.text === {said} && {SILENT}")
+    line = json.dumps(" ".join(text.split()))
+    browser.until(f"page.inspection && page.inspection.text === {line} && {SILENT}")
 
 
 def choose(browser, name, value):
@@ -83,37 +83,39 @@ def choose(browser, name, value):
 
 
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
-    [row] = models[0].translate([SentenceRequest("1 2 3 4 5")])
-    shown = page.run(
+    [n_best] = models[0].translate([SentenceRequest("1 2 3 4 5")])
+    texts = page.run(
         "[...document.querySelectorAll('#nbest button')].map(b => b.textContent)"
     )
-    assert shown == [each["text"] or "(empty)" for each in row]
-    typed(page, "5 4 3 2")
+    assert texts == [translation["text"] or "(empty)" for translation in n_best]
+    type_text(page, "5 4 3 2")
     assert page.run("document.querySelectorAll('#bars .bar').length") == 4
     page.run("byId('text').value = ''; byId('text').dispatchEvent(new Event('input'))")
     page.until("byId('reading').hidden")
 
 
-def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models):
+def test_the_heat_map_has_the_weights_of_the_model_and_hovering_shows_them(
+    page, models
+):
     page.run("chooseHead({kind: 'cross', layer: 0, head: 1})")
     values = page.run("[...page.matrix.values]")
     inspection = inspect_line(models[0].translator, "1 2 3 4 5")
     weights = inspection.attention["cross"][0, 1]
     spans = inspection.target.spans, inspection.source.spans
-    wanted = word_attention(weights, *spans)
-    assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4
+    expected = word_attention(weights, *spans)
+    assert max(abs(a - b) for a, b in zip(values, expected.ravel())) < 1e-4
     x, y = page.run(
         "(() => { byId('heat').scrollIntoView(); const l = page.layout;"
         "const b = byId('heat').getBoundingClientRect();"
         "return [b.x + l.left + 1.5 * l.cell, b.y + l.top + 0.5 * l.cell]; })()"
     )
     page.mouse("mouseMoved", x, y)
-    said = page.until("byId('cell').textContent")
-    assert re.search(r"looks at “2” with weight \d\.\d+\.", said)
-    assert "{:.3f}".format(wanted[0, 1]) in said
+    text = page.until("byId('cell').textContent")
+    assert re.search(r"looks at “2” with weight \d\.\d+\.", text)
+    assert "{:.3f}".format(expected[0, 1]) in text
 
 
-def test_future_and_padded_cells_say_why(page):
+def test_masked_cells_say_why(page):
     choose(page, "padding", "3")
     page.until("page.inspection.data.source.words.length === 9")
     hidden = "page.inspection.matrix('{}', 0, 0, true).maskReason({})"
@@ -132,29 +134,29 @@ def test_future_and_padded_cells_say_why(page):
     page.until(f"{cells}[7]?.textContent === '0.25' && {cells}[8].textContent === '–'")
 
 
-def test_an_alternative_keeps_what_stands_before_it(page):
+def test_an_alternative_keeps_the_pieces_before_it(page):
     before = page.run("page.inspection.data.target.ids")
     other = page.run(
-        f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
+        f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
     )
     page.click(f"[data-alternative='1-{other}']")
     page.until(f"page.inspection.data.target.ids[1] === {other}")
     assert page.run("page.inspection.data.target.ids[0]") == before[0]
-    words = page.run(f"{SEEN}.target.words.slice(0, -1).join(' ')")
+    words = page.run(f"{DATA}.target.words.slice(0, -1).join(' ')")
     announced = page.run(
         "[...document.querySelectorAll('[aria-live=\"polite\"]')]"
-        ".map((each) => each.textContent)"
+        ".map((element) => element.textContent)"
     )
-    assert words and any(words in each for each in announced)
+    assert words and any(words in text for text in announced)
     page.click("#reset-choice")
     page.until(
         f"page.inspection.data.target.ids.join() === '{','.join(map(str, before))}'"
     )
 
 
-def test_a_choice_keeps_the_prefix_of_what_is_shown(page):
+def test_a_choice_keeps_the_prefix_of_the_inspection(page):
     other = page.run(
-        f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
+        f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
     )
     page.click(f"[data-alternative='1-{other}']")
     page.until(f"page.inspection.data.target.ids[1] === {other} && {SILENT}")
@@ -181,7 +183,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
     page.run(
         "chooseHead({kind: 'encoder', layer: 0, head: 'max'}); byId('pieces').click()"
     )
-    link, shown = page.run("location.href"), page.run("byId('nbest').textContent")
+    link, n_best = page.run("location.href"), page.run("byId('nbest').textContent")
     browser.open(link)
     browser.until("page.inspection !== null")
     assert browser.run("[view.kind, view.head, view.byWords]") == [
@@ -189,14 +191,14 @@ def test_a_link_reproduces_the_view(page, server, browser):
         "max",
         False,
     ]
-    assert browser.run("byId('nbest').textContent") == shown
-    kept = browser.run(
+    assert browser.run("byId('nbest').textContent") == n_best
+    is_unchanged = browser.run(
         "(() => { const {models} = page, {head} = view, before = location.href;"
         "page.models = []; view.head = 1; writeLink();"
         "Object.assign(page, {models}); view.head = head;"
         "return location.href === before; })()"
     )
-    assert kept  # until the models are known, the link is still to be read
+    assert is_unchanged  # until the models are known, the link is still to be read
     browser.open(url(server) + "#t=1&m=99&l=-1&k=__proto__&h=1e9&p=a.b&d=x")
     browser.until("page.inspection !== null")
     assert browser.run("[view.kind, view.head, view.layer]") == ["cross", "mean", 0]
@@ -213,63 +215,62 @@ def test_two_models_are_compared(page):
     page.run("view.other = 1; show()")
     page.run("chooseHead({kind: 'encoder', layer: 0, head: 0})")
     assert page.run("page.matrix.isDifference")
-    sums = page.run(
-        "page.inspection.matrix('encoder', 0, 0, true).values[0] + page.matrix.values[0]"
-    )
+    first = "page.inspection.matrix('encoder', 0, 0, true).values[0]"
+    sums = page.run(f"{first} + page.matrix.values[0]")
     assert sums == pytest.approx(
         page.run("page.other.matrix('encoder', 0, 0, true).values[0]")
     )
     assert page.run("byId('beside').hidden")
 
 
-def spoil(data):
-    """Put HOSTILE in place of each text of a page."""
+def insert_hostile_text(data):
+    """Put HOSTILE in place of entry text of a page."""
     data["models"][0]["name"] = HOSTILE
-    for each in data["inspections"]:
-        each["text"] = HOSTILE
+    for entry in data["inspections"]:
+        entry["text"] = HOSTILE
         for side in ("source", "target", "targetIn"):
-            seen = each["inspection"][side]
-            seen["words"] = [HOSTILE] * len(seen["words"])
-            seen["pieces"] = [HOSTILE] * len(seen["pieces"])
-        for best in each["inspection"]["nBest"]:
+            tokens = entry["inspection"][side]
+            tokens["words"] = [HOSTILE] * len(tokens["words"])
+            tokens["pieces"] = [HOSTILE] * len(tokens["pieces"])
+        for best in entry["inspection"]["nBest"]:
             best["text"] = HOSTILE
-        each["inspection"]["alternatives"] = [
-            [[one, HOSTILE, p] for one, _, p in row]
-            for row in each["inspection"]["alternatives"]
+        entry["inspection"]["alternatives"] = [
+            [[piece, HOSTILE, p] for piece, _, p in row]
+            for row in entry["inspection"]["alternatives"]
         ]
-        each["inspection"]["nodePieces"] = dict.fromkeys(
-            each["inspection"]["nodePieces"], HOSTILE
+        entry["inspection"]["nodePieces"] = dict.fromkeys(
+            entry["inspection"]["nodePieces"], HOSTILE
         )
 
 
 def test_no_text_is_html(browser, models, tmp_path):
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3"], "", spoil)
+    open_frozen_page(browser, tmp_path, models[:1], ["1 2 3"], "", insert_hostile_text)
     assert browser.run("document.querySelectorAll('img, script').length") == 2
     assert HOSTILE in browser.run("byId('nbest').textContent")
     for kind in ("svg", "png"):
         browser.click(f"[data-export='tree-{kind}']")
     assert b"<img" not in browser.downloaded("tree.svg")
-    assert browser.complaints() == []
+    assert browser.errors() == []
 
 
 def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_path):
-    place = frozen_file(browser, tmp_path, models, ["1 2 3", "4 5 6"])
+    address = open_frozen_page(browser, tmp_path, models, ["1 2 3", "4 5 6"])
     [[best, *_]] = models[0].translate([SentenceRequest("1 2 3")])
-    shown = browser.run("document.querySelector('#nbest button').textContent")
-    assert shown == best["text"]
+    text = browser.run("document.querySelector('#nbest button').textContent")
+    assert text == best["text"]
     browser.click("[data-rank='1']")
     browser.until(
-        f"{SEEN}.target.ids.slice(0, -1).join() === {SEEN}.nBest[1].ids.join()"
+        f"{DATA}.target.ids.slice(0, -1).join() === {DATA}.nBest[1].ids.join()"
     )
     choose(browser, "sentence", "4 5 6")
     browser.until("page.inspection.data.source.words[0] === '4'")
-    assert browser.requests() == [place] and browser.complaints() == []
+    assert browser.requests() == [address] and browser.errors() == []
 
 
-def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
+def test_the_page_recovers_when_the_server_returns(browser, models):
     with serve(models) as server:
         browser.open(url(server))
-        typed(browser, "1 2 3")
+        type_text(browser, "1 2 3")
         port = server.server_address[1]
     browser.run("byId('text').focus()")
     browser.type(" 4")
@@ -279,7 +280,9 @@ def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
         browser.until(f"page.inspection.data.source.words.length === 5 && {SILENT}")
 
 
-def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: None):
+def open_frozen_page(
+    browser, tmp_path, models, lines, link="", change=lambda data: None
+):
     """Open a page without a server, whose data may be changed; return its address."""
     text, _ = page_files.make_frozen_page(models, lines)
     [block] = re.findall(r'id="data">(.*?)</script>', text, re.S)
@@ -292,60 +295,59 @@ def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: N
     return path.as_uri()
 
 
-IN_FILE = """[...document.querySelectorAll('%s')].filter(
-    (each) => each.ariaDisabled !== 'true').map((each) => each.getAttribute('%s'))"""
+ENABLED = """[...document.querySelectorAll('%s')].filter(
+    (element) => element.ariaDisabled !== 'true').map(
+        (element) => element.getAttribute('%s'))"""
 
 
 def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path):
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
-    target = browser.run(f"{SEEN}.target")
-    alternatives = browser.run(f"{SEEN}.alternatives")
-    alive = browser.run(IN_FILE % ("[data-alternative]", "data-alternative"))
+    open_frozen_page(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    target = browser.run(f"{DATA}.target")
+    alternatives = browser.run(f"{DATA}.alternatives")
+    enabled = browser.run(ENABLED % ("[data-alternative]", "data-alternative"))
     for begin, _ in target["spans"]:
         chosen = target["ids"][begin]
-        others = [one for one, _, _ in alternatives[begin] if one != chosen]
-        likeliest = others[: page_files.ALTERNATIVES_PER_WORD]
-        assert {f"{begin}-{one}" for one in likeliest} <= set(alive)
+        likeliest = [piece for piece, _, _ in alternatives[begin] if piece != chosen]
+        likeliest = likeliest[: page_files.ALTERNATIVES_PER_WORD]
+        assert {f"{begin}-{piece}" for piece in likeliest} <= set(enabled)
     end = target["ids"][-1]
     [other, *_] = [
-        one for one, _, _ in alternatives[1] if one not in (target["ids"][1], end)
+        piece for piece, _, _ in alternatives[1] if piece not in (target["ids"][1], end)
     ]
     browser.click(f"[data-alternative='1-{other}']")
-    browser.until(f"{SEEN}.target.ids[1] === {other}")
-    assert browser.run(f"{SEEN}.target.ids[0]") == target["ids"][0]
+    browser.until(f"{DATA}.target.ids[1] === {other}")
+    assert browser.run(f"{DATA}.target.ids[0]") == target["ids"][0]
     browser.click("#reset-choice")
-    browser.until(f"{SEEN}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
+    browser.until(f"{DATA}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
     browser.click(f"[data-alternative='1-{other}']")
-    browser.until(f"{SEEN}.target.ids[1] === {other}")
+    browser.until(f"{DATA}.target.ids[1] === {other}")
     choose(browser, "sentence", "4 5 6")
     browser.until("page.inspection.text === '4 5 6' && !view.prefix.length")
-    assert browser.complaints() == []
+    assert browser.errors() == []
 
 
-def test_what_a_frozen_file_lacks_is_disabled_and_breaks_nothing(
-    browser, models, tmp_path
-):
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
-    best = browser.run(f"{SEEN}.nBest.map((each) => each.ids.join())")
-    shown = browser.run(f"{SEEN}.target.ids.join()")
-    dead = "[data-alternative][aria-disabled='true']"
-    style = f"getComputedStyle(document.querySelector({json.dumps(dead)}))"
+def test_what_a_frozen_file_lacks_is_disabled(browser, models, tmp_path):
+    open_frozen_page(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    best = browser.run(f"{DATA}.nBest.map((best) => best.ids.join())")
+    displayed = browser.run(f"{DATA}.target.ids.join()")
+    disabled = "[data-alternative][aria-disabled='true']"
+    style = f"getComputedStyle(document.querySelector({json.dumps(disabled)}))"
     assert float(browser.run(style + ".opacity")) < 1
-    for selector in (dead, ".node[aria-disabled='true']"):
+    for selector in (disabled, ".node[aria-disabled='true']"):
         browser.run(
             f"document.querySelector({json.dumps(selector)})"
             ".dispatchEvent(new MouseEvent('click'))"
         )
         browser.until("byId('status').textContent.includes('not in the file')")
-        assert browser.run(f"{SEEN}.target.ids.join()") == shown
+        assert browser.run(f"{DATA}.target.ids.join()") == displayed
         assert "p=&" in browser.run("location.hash")
     browser.click("[data-rank='1']")
-    browser.until(f"{SEEN}.target.ids.slice(0, -1).join() === {json.dumps(best[1])}")
+    browser.until(f"{DATA}.target.ids.slice(0, -1).join() === {json.dumps(best[1])}")
 
 
 @pytest.mark.parametrize("link", ["#p=5.5.5", "#t=7+7&p=9"])
 def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path, link):
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"], link)
+    open_frozen_page(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"], link)
     browser.until("byId('status').textContent.includes('not in the file')")
     assert browser.run("[view.text, view.prefix, view.target]") == ["1 2 3", [], None]
     assert "p=&g=-" in browser.run("location.hash")
@@ -353,7 +355,7 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
     browser.until("page.inspection.data.source.words[0] === '4'")
 
 
-def test_a_prefix_that_is_refused_is_taken_back(browser, server):
+def test_a_rejected_prefix_is_reset(browser, server):
     browser.open(url(server) + "#t=1+2+3&p=999999")
     browser.until(
         "page.inspection !== null && byId('status').classList.contains('bad')"
@@ -362,7 +364,7 @@ def test_a_prefix_that_is_refused_is_taken_back(browser, server):
     assert browser.run("[view.prefix, page.inspection.text]") == [[], "1 2 3"]
 
 
-def test_a_translation_is_never_shown_as_that_of_another_text(page):
+def test_results_of_another_text_are_marked_as_stale(page):
     at_once = page.run(
         "(() => { byId('text').value = '9 9'; handleInput();"
         "return [document.body.classList.contains('stale'), byId('stale').hidden,"
@@ -396,39 +398,39 @@ def test_keys_keep_the_focus(page):
     page.press("ArrowDown")
     page.until("view.head === 2")
     assert json.loads(page.run(FOCUSED)) == {"choice": "Head"}
-    number = page.run("page.inspection.data.nodes.findIndex((node) => node[6] === 2)")
+    node = page.run("page.inspection.data.nodes.findIndex((node) => node[6] === 2)")
     for key in ("Enter", " "):
-        page.run(f"document.querySelector('[data-node=\"{number}\"]').focus()")
+        page.run(f"document.querySelector('[data-node=\"{node}\"]').focus()")
         page.press(key)
         page.until(f"!byId('prefix').hidden && {SILENT}")
         page.until("document.querySelector('[data-rank=\"2\"]').ariaPressed === 'true'")
-        assert json.loads(page.run(FOCUSED)) == {"node": str(number)}
+        assert json.loads(page.run(FOCUSED)) == {"node": str(node)}
         page.run("byId('reset-choice').focus()")
         page.press("Enter")
         page.until("byId('prefix').hidden")
         assert page.run("byId('words').contains(document.activeElement)")
 
 
-def test_a_server_that_was_started_again_with_another_model(page, models, monkeypatch):
+def test_a_server_that_restarts_with_another_model(page, models, monkeypatch):
     monkeypatch.setattr(models[0], "name", "logs · another")
-    typed(page, "5 4")
+    type_text(page, "5 4")
     chosen = "byId('model').selectedOptions[0].textContent"
     assert page.run(f"[page.models[0].name, {chosen}]") == ["logs · another"] * 2
 
 
-def test_a_kind_with_fewer_layers_shows_its_last(browser, digits, tmp_path):
+def test_a_kind_with_fewer_layers_shows_its_last_layer(browser, digits, tmp_path):
     logdir = str(tmp_path / "logs")
     blocks = ["--num_encoder_blocks", "2", "--num_decoder_blocks", "1"]
     corpora.run_train(digits, logdir, *corpora.SMALL, *blocks, "--max_steps", "1")
     model = Model(hparams.load(logdir), logdir)
-    frozen_file(browser, tmp_path, [model], ["1 2 3"])
+    open_frozen_page(browser, tmp_path, [model], ["1 2 3"])
     model.close()
     browser.run("chooseHead({kind: 'encoder', layer: 1}); chooseHead({kind: 'cross'})")
     assert browser.run("[view.kind, view.layer]") == ["cross", 0]
-    assert browser.complaints() == []
+    assert browser.errors() == []
 
 
-def test_each_group_is_one_stop_of_the_tab_key(page):
+def test_each_group_is_one_tab_stop(page):
     stops = "[...byId('{}').querySelectorAll('*')].filter((e) => e.tabIndex === 0)"
     for group in ("words", "nbest", "grid", "chips", "tree"):
         assert page.run(stops.format(group) + ".length") == 1, group
@@ -468,25 +470,25 @@ def test_keys_do_what_the_page_says(page):
         ), key
 
 
-def axe():
+def read_axe():
     """The script of axe-core."""
-    found = importlib.util.find_spec("axe_core_python")
-    if found is None:
+    spec = importlib.util.find_spec("axe_core_python")
+    if spec is None:
         pytest.skip("axe-core-python is not installed")
-    path = os.path.join(os.path.dirname(found.origin), "axe.min.js")
+    path = os.path.join(os.path.dirname(spec.origin), "axe.min.js")
     with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 VIOLATIONS = """axe.run({rules: {"label-content-name-mismatch": {enabled: true}}})
-    .then((found) => found.violations.map(
-        (each) => [each.id, each.nodes.length, each.nodes[0].html.slice(0, 200)]))"""
+    .then((results) => results.violations.map(
+        (rule) => [rule.id, rule.nodes.length, rule.nodes[0].html.slice(0, 200)]))"""
 
 
-def test_axe_finds_nothing(browser, server, models, tmp_path):
-    script = axe()
+def test_axe_finds_no_violation(browser, server, models, tmp_path):
+    script = read_axe()
     browser.open(url(server))
-    typed(browser, "1 2 3 4 5")
+    type_text(browser, "1 2 3 4 5")
     browser.run(script + "; 0")
     assert browser.run(VIOLATIONS) == []
     browser.run("byId('as-table').open = true; chooseHead({head: 1})")
@@ -499,7 +501,7 @@ def test_axe_finds_nothing(browser, server, models, tmp_path):
     browser.run("page.other.data.target.words[0] = 'else'; showAttention()")
     assert browser.run("byId('beside').hidden") is False
     assert browser.run(VIOLATIONS) == []
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    open_frozen_page(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
     browser.run(script + "; 0")
     assert browser.run(VIOLATIONS) == []
 
@@ -509,7 +511,7 @@ def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
     shutil.copytree(trained, copy)
     hp = models[0].translator.hp
     other = Model(hp, copy)
-    runs = [each.describe()["run"] for each in (*models, other)]
+    runs = [model.describe()["run"] for model in (*models, other)]
     other.close()
     assert runs[0] == runs[1] != runs[2]
     choose(page, "other", "1")

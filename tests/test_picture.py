@@ -30,7 +30,7 @@ def inspection(trained):
 def test_every_layer_and_head_of_every_kind(inspection):
     rows = picture.select_maps(inspection)
     assert len(rows) == len(KINDS) and {len(row) for row in rows} == {4}
-    titles = [each.title for row in rows for each in row]
+    titles = [attention_map.title for row in rows for attention_map in row]
     assert len(set(titles)) == 12 and "cross, layer 1, head 3" in titles
     sides = {
         "encoder": (inspection.source, inspection.source),
@@ -39,11 +39,14 @@ def test_every_layer_and_head_of_every_kind(inspection):
     }
     for kind, row in zip(KINDS, rows):
         spans = [side.spans for side in sides[kind]]
-        for head, each in enumerate(row):
-            assert each.weights.shape == each.allowed.shape
-            assert each.weights.shape == (len(each.queries), len(each.keys))
+        for head, attention_map in enumerate(row):
+            assert attention_map.weights.shape == attention_map.allowed.shape
+            assert attention_map.weights.shape == (
+                len(attention_map.queries),
+                len(attention_map.keys),
+            )
             expected = word_attention(inspection.attention[kind][0, head], *spans)
-            np.testing.assert_array_equal(each.weights, expected)
+            np.testing.assert_array_equal(attention_map.weights, expected)
 
 
 def test_one_map_has_the_weights_between_words_or_pieces(inspection):
@@ -63,7 +66,7 @@ def test_one_map_has_the_weights_between_words_or_pieces(inspection):
     assert mean.title == "cross, layer 1, mean of the heads"
 
 
-def test_what_cannot_have_attention(inspection):
+def test_masked_cells(inspection):
     [row] = picture.select_maps(inspection, ["decoder"])
     assert (row[0].allowed == np.tril(np.ones_like(row[0].allowed))).all()
     [row] = picture.select_maps(inspection, ["cross"])
@@ -71,12 +74,12 @@ def test_what_cannot_have_attention(inspection):
 
 
 @pytest.mark.parametrize("layer, head", [(2, None), (1, 0)])
-def test_layers_and_heads_that_are_not_there(inspection, layer, head):
+def test_missing_layers_and_heads_are_refused(inspection, layer, head):
     with pytest.raises(ValueError, match="expected 1 to"):
         picture.select_maps(inspection, ["cross"], layer, head)
 
 
-# --- The command ----------------------------------------------------------------------
+# The command
 
 
 @pytest.mark.slow
@@ -107,8 +110,8 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
     corpora.run_command(
         "attention", "--logdir", trained, "--out", out, "--html", page, LINE + "\udcff"
     )
-    said = capsys.readouterr().out.splitlines()
-    assert said[1:] == [page, out] and all(map(os.path.exists, said[1:]))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1:] == [page, out] and all(map(os.path.exists, printed[1:]))
 
 
 @pytest.mark.parametrize(
@@ -122,13 +125,13 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
         (["--out", "x.png", "--head", "9"], "expected 1 to 4"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(
+def test_invalid_flags_are_one_line(
     trained, tmp_path, capsys, monkeypatch, flags, words
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    lines = [each for each in flags if each.startswith("another")]
-    flags = [each for each in flags if each not in lines]
+    lines = [flag for flag in flags if flag.startswith("another")]
+    flags = [flag for flag in flags if flag not in lines]
     argv = [LINE, *lines, "--logdir", trained, *flags]
     assert words in corpora.refusal(capsys, "attention", *argv)
     assert os.listdir(str(tmp_path)) == []

@@ -1,4 +1,4 @@
-"""viewer/: what is shown of a translation is what the model computed."""
+"""viewer/: the page shows the numbers that the model and the search computed."""
 
 import base64
 import dataclasses
@@ -44,9 +44,9 @@ def inspection(translator, lines):
 def test_rows_of_attention_sum_to_one_and_masked_cells_are_zero(inspection):
     for kind, weights in inspection.attention.items():
         allowed = inspection.allowed[kind]
-        real = allowed.any(-1)
-        np.testing.assert_allclose(weights[:, :, real].sum(-1), 1, atol=1e-5)
-        assert (weights[:, :, ~allowed & real[:, None]] == 0).all()
+        is_query = allowed.any(-1)
+        np.testing.assert_allclose(weights[:, :, is_query].sum(-1), 1, atol=1e-5)
+        assert (weights[:, :, ~allowed & is_query[:, None]] == 0).all()
     assert not np.triu(inspection.attention["decoder"], 1).any()
     assert inspection.source.words[-3:] == ["⟨end⟩", "⟨pad⟩", "⟨pad⟩"]
 
@@ -58,7 +58,7 @@ def test_the_tokens_are_those_of_the_line_and_its_translation(inspection, lines)
 
 
 @pytest.mark.parametrize(
-    "kind, write, listed, line, wanted",
+    "kind, write, listed, line, expected",
     [
         # Each word of a word list is a piece.
         (
@@ -78,40 +78,42 @@ def test_the_tokens_are_those_of_the_line_and_its_translation(inspection, lines)
         ),
     ],
 )
-def test_other_vocabularies_make_words_too(tmp_path, kind, write, listed, line, wanted):
+def test_other_vocabularies_make_words_too(
+    tmp_path, kind, write, listed, line, expected
+):
     vocabulary = kind(write(tmp_path / "listed", 40, listed))
-    made = words.split_into_words(
+    tokens = words.split_into_words(
         vocabulary, [*vocabulary.encode(line), vocabulary.eos, 0]
     )
-    assert made.words == wanted
-    joined = ["".join(made.pieces[begin:end]) for begin, end in made.spans]
-    assert [each.rstrip("_") for each in joined] == wanted
+    assert tokens.words == expected
+    joined = ["".join(tokens.pieces[begin:end]) for begin, end in tokens.spans]
+    assert [word.rstrip("_") for word in joined] == expected
     # They cannot say what the text of an unknown word was.
-    assert words.restore_unknown_words(made, vocabulary, line) == made
+    assert words.restore_unknown_words(tokens, vocabulary, line) == tokens
 
 
 def test_words_of_a_line_that_was_cut_stay_as_they_are(digits):
     vocabulary = Vocabulary(os.path.join(digits, "spm.model"))
     line = "1 2 ? 4"
-    made = words.split_into_words(
+    tokens = words.split_into_words(
         vocabulary, [*vocabulary.encode(line), vocabulary.eos]
     )
-    whole = words.restore_unknown_words(made, vocabulary, line)
+    whole = words.restore_unknown_words(tokens, vocabulary, line)
     assert whole.words == ["1", "2", "?", "4", "⟨end⟩"]
-    assert words.restore_unknown_words(made, vocabulary, line + " 5") == made
-    assert made.words != whole.words
+    assert words.restore_unknown_words(tokens, vocabulary, line + " 5") == tokens
+    assert tokens.words != whole.words
 
 
 def test_words_sum_keys_and_average_queries():
     weights = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8], [0.0, 1.0, 0.0]])
-    found = words.word_attention(weights, [(0, 2), (2, 3)], [(0, 1), (1, 3)])
-    np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
+    attention = words.word_attention(weights, [(0, 2), (2, 3)], [(0, 1), (1, 3)])
+    np.testing.assert_allclose(attention, [[0.3, 0.7], [0.0, 1.0]])
 
 
 @pytest.mark.parametrize(
     "offset, text", [(-1, "previous"), (0, "its own"), (1, "next")]
 )
-def test_a_head_that_looks_at_one_place_is_said_to(offset, text):
+def test_a_head_that_looks_at_one_place_gets_this_role(offset, text):
     place = np.clip(np.arange(6) + offset, 0, 5)
     weights = 0.9 * np.eye(6)[place] + 0.1 / 6
     [[role]] = roles.describe_heads(
@@ -134,51 +136,58 @@ def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
     translator, lines
 ):
     prefixes = ["7", "", "1 2", "3 4 5"]
-    found = translator.translate(lines[:4], prefixes)
-    for row, prefix in zip(found, prefixes):
-        assert all(each.text.startswith(prefix) for each in row)
-        assert len({each.text for each in row}) == 4
+    n_bests = translator.translate(lines[:4], prefixes)
+    for n_best, prefix in zip(n_bests, prefixes):
+        assert all(best.text.startswith(prefix) for best in n_best)
+        assert len({best.text for best in n_best}) == 4
     [free] = translator.translate(lines[1:2])
-    assert [each.text for each in found[1]] == [each.text for each in free]
-    texts = [row[0].text for row in found]
+    assert [best.text for best in n_bests[1]] == [best.text for best in free]
+    texts = [n_best[0].text for n_best in n_bests]
     np.testing.assert_allclose(
-        translator.score(lines[:4], texts), [row[0].score for row in found], atol=1e-4
+        translator.score(lines[:4], texts),
+        [n_best[0].score for n_best in n_bests],
+        atol=1e-4,
     )
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample"])
 def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
     hp = dataclasses.replace(hparams.load(trained), search=search)
-    with Translator.for_settings(hp, trained, keep_history=True) as opened:
-        opened.restore()
-        [[best], _] = opened.translate(lines[:2], ["7 7", ""])
+    with Translator.for_settings(hp, trained, keep_history=True) as translator:
+        translator.restore()
+        [[best], _] = translator.translate(lines[:2], ["7 7", ""])
         assert best.text.startswith("7 7")
-        found = inspect_line(opened, lines[0])
-        assert path_ids(found.nodes, len(found.nodes) - 1) == found.target.ids
-        *before, end = found.nodes
+        inspection = inspect_line(translator, lines[0])
+        assert (
+            path_ids(inspection.nodes, len(inspection.nodes) - 1)
+            == inspection.target.ids
+        )
+        *before, end = inspection.nodes
         assert {(node.fate, node.rank) for node in before} == {(OPEN, -1)}
         assert (end.fate, end.rank) == (ENDED, 0)
-        assert end.score == pytest.approx(found.n_best[0].score, abs=1e-5)
-        other = inspect_line(opened, lines[0], target=found.target.ids[:-2]).nodes[-1]
+        assert end.score == pytest.approx(inspection.n_best[0].score, abs=1e-5)
+        other = inspect_line(
+            translator, lines[0], target=inspection.target.ids[:-2]
+        ).nodes[-1]
         assert (other.fate, other.rank) == (CHOSEN, -1)
 
 
 @pytest.mark.parametrize("prefix", [[["x"]], [[3]], [[10**6]], [[-1]], ["1", "2"]])
-def test_wrong_prefixes_are_refused(translator, prefix):
+def test_invalid_prefixes_are_refused(translator, prefix):
     with pytest.raises((ValueError, TypeError)):
         translator.translate(["1 2"], prefix)
 
 
 def test_the_tree_ends_in_the_n_best(inspection, translator):
     ended = {
-        node.rank: number
-        for number, node in enumerate(inspection.nodes)
+        node.rank: index
+        for index, node in enumerate(inspection.nodes)
         if node.rank >= 0
     }
     assert sorted(ended) == list(range(len(inspection.n_best)))
-    for rank, number in ended.items():
-        node, best = inspection.nodes[number], inspection.n_best[rank]
-        ids = path_ids(inspection.nodes, number)
+    for rank, index in ended.items():
+        node, best = inspection.nodes[index], inspection.n_best[rank]
+        ids = path_ids(inspection.nodes, index)
         assert node.fate == ENDED and ids[:-1] == inspection.best_ids[rank]
         assert translator.vocabularies.target.decode(ids) == best.text
         assert node.score == pytest.approx(best.score, abs=1e-5)
@@ -188,16 +197,16 @@ def test_the_tree_of_a_line_of_two_is_that_of_the_line_alone(translator):
     sources = translator.encode(["1 2 3 4 5 6 7 8 9", "3"])
     trees = []
     for chosen in (sources[1:], sources):
-        [(indices, found)] = translator.search(chosen)
+        [(indices, hypotheses)] = translator.search(chosen)
         line = list(indices).index(len(chosen) - 1)
-        trees.append(search_tree(found, line, translator.vocabularies.target.eos))
-    for one, other in zip(*trees):
-        assert one == other._replace(log_prob=one.log_prob, score=one.score)
-        np.testing.assert_allclose(one[3:5], other[3:5], atol=1e-4)
+        trees.append(search_tree(hypotheses, line, translator.vocabularies.target.eos))
+    for node, other in zip(*trees):
+        assert node == other._replace(log_prob=node.log_prob, score=node.score)
+        np.testing.assert_allclose(node[3:5], other[3:5], atol=1e-4)
     assert len(trees[0]) == len(trees[1])
 
 
-def test_the_tree_has_what_each_step_looked_at(inspection, translator):
+def test_the_tree_has_the_candidates_of_each_step(inspection, translator):
     hp, by_step = translator.hp, {}
     for node in inspection.nodes:
         by_step.setdefault(node.step, []).append(node)
@@ -212,8 +221,8 @@ def test_the_tree_has_what_each_step_looked_at(inspection, translator):
         assert all(n.log_prob <= worst for n in nodes if n.fate == "cut")
     alpha = hp.length_penalty
     for node in inspection.nodes[::7]:
-        wanted = node.log_prob / ((5 + node.step) / 6) ** alpha
-        assert node.score == pytest.approx(wanted, rel=1e-5)
+        expected = node.log_prob / ((5 + node.step) / 6) ** alpha
+        assert node.score == pytest.approx(expected, rel=1e-5)
 
 
 def test_probabilities_are_those_of_the_score(inspection, translator, lines):
@@ -221,13 +230,15 @@ def test_probabilities_are_those_of_the_score(inspection, translator, lines):
     length = len(inspection.target.ids)
     factor = ((5 + length) / 6) ** translator.hp.length_penalty
     assert inspection.log_probs.sum() / factor == pytest.approx(score, abs=1e-4)
-    for one, log_prob, likely in zip(
+    for piece, log_prob, likely in zip(
         inspection.target.ids, inspection.log_probs, inspection.alternatives
     ):
         chances = [p for _, _, p in likely]
         assert len(likely) == 5 and chances == sorted(chances, reverse=True)
-        known = {i: p for i, _, p in likely}
-        assert known.get(one, np.exp(log_prob)) == pytest.approx(np.exp(log_prob))
+        probabilities = {i: p for i, _, p in likely}
+        assert probabilities.get(piece, np.exp(log_prob)) == pytest.approx(
+            np.exp(log_prob)
+        )
 
 
 def test_leaving_a_word_out_changes_what_unk_changes(inspection, translator, lines):
@@ -236,15 +247,15 @@ def test_leaving_a_word_out_changes_what_unk_changes(inspection, translator, lin
     assert len(inspection.without) == len(lines[0].split())
     begin, end = inspection.source.spans[1]
     replaced = [*source[:begin], *[UNK] * (end - begin), *source[end:]]
-    found = translator.inspect(
+    log_probs = translator.inspect(
         [replaced], [target], lambda inside: inside.target_log_probs
     )[0]
     np.testing.assert_allclose(
-        inspection.without[1], found - inspection.log_probs, atol=1e-4
+        inspection.without[1], log_probs - inspection.log_probs, atol=1e-4
     )
 
 
-def test_another_translation_can_be_looked_at(inspection, translator, lines):
+def test_another_translation_can_be_inspected(inspection, translator, lines):
     other = inspect_line(translator, lines[0], target=inspection.best_ids[2])
     assert other.target.ids[:-1] == inspection.best_ids[2]
     assert other.n_best[0].text == inspection.n_best[0].text
@@ -257,19 +268,22 @@ def test_json_has_the_weights(inspection):
     for kind, weights in inspection.attention.items():
         stored = pack["attention"][kind]
         steps = np.frombuffer(base64.b64decode(stored["data"]), "<u2")
-        found = steps.reshape(stored["shape"]) / STEPS
-        np.testing.assert_allclose(found, weights, atol=1 / STEPS)
+        decoded = steps.reshape(stored["shape"]) / STEPS
+        np.testing.assert_allclose(decoded, weights, atol=1 / STEPS)
     assert pack["target"]["words"] == inspection.target.words
 
 
 def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     path = tmp_path / "seen.html"
     corpora.run_command("attention", "--logdir", trained, "--html", path, *lines[:2])
-    page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
-    assert len(said) == 3 and said[-1] == str(path)
+    page, printed = (
+        path.read_text(encoding="utf-8"),
+        capsys.readouterr().out.splitlines(),
+    )
+    assert len(printed) == 3 and printed[-1] == str(path)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
     assert (
-        list(dict.fromkeys(each["text"] for each in data["inspections"])) == lines[:2]
+        list(dict.fromkeys(entry["text"] for entry in data["inspections"])) == lines[:2]
     )
-    assert data["inspections"][0]["inspection"]["nBest"][0]["text"] == said[0]
+    assert data["inspections"][0]["inspection"]["nBest"][0]["text"] == printed[0]
     assert len(page) - len(json.dumps(data)) < 1_000_000

@@ -1,4 +1,4 @@
-"""The service, attacked; and what the page can be made to do."""
+"""The service, attacked; and what the page can be html to do."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def server():
 
 
 def raw(server, data, is_all=False):
-    """What the server answers to bytes, until it closes."""
+    """The answer of the server to bytes, until it closes the connection."""
     with socket.create_connection(server.server_address, timeout=60) as client:
         client.sendall(data)
         if is_all:
@@ -29,17 +29,17 @@ def raw(server, data, is_all=False):
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-# --- Who may ask ----------------------------------------------------------------------
+# Hosts and origins
 
 
-def test_it_listens_to_this_machine_alone_unless_told_otherwise():
+def test_by_default_it_listens_to_this_machine_only():
     assert serve_command.parser().parse_args(["--logdir", "x"]).host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("flag", ["--host", "--server_name"])
 def test_an_empty_name_would_be_every_address(flag, capsys):
-    said = corpora.refusal(capsys, "serve", "--logdir", "x", flag, "")
-    assert f"{flag}: expected a name or an address, got an empty one" in said
+    message = corpora.refusal(capsys, "serve", "--logdir", "x", flag, "")
+    assert f"{flag}: expected a name or an address, got an empty one" in message
 
 
 @pytest.mark.parametrize("host", ["evil.example:8000", "localhost.evil.example", "a]"])
@@ -78,11 +78,11 @@ def test_the_own_page_is_served(server):
     assert ask(server, "/see", {"text": "x"}, headers)[0] == 200
 
 
-# --- What is sent ---------------------------------------------------------------------
+# Requests
 
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "//evil.example", "/see/"])
-def test_there_are_no_other_places(server, path):
+def test_there_are_no_other_paths(server, path):
     assert check_error(ask(server, path))[0] == 404
 
 
@@ -101,15 +101,15 @@ def test_there_are_no_other_methods(server):
     ],
     ids=lambda body: repr(body[:20]),
 )
-def test_what_is_no_question_is_refused(server, body):
+def test_what_is_not_a_request_is_rejected(server, body):
     assert check_error(ask(server, "/translate", body=body))[0] == 400
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\0", "<script>alert(1)</script>"])
 def test_any_text_is_text(server, text):
-    status, told, headers = ask(server, "/translate", {"text": text})
+    status, answer, headers = ask(server, "/translate", {"text": text})
     assert status == 200 and headers["Content-Type"] == "application/json"
-    assert "\0" not in told["translations"][0]["text"]
+    assert "\0" not in answer["translations"][0]["text"]
 
 
 HEAD = (
@@ -153,7 +153,7 @@ HALF = (
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HT", HALF], ids=["", "head", "body"])
-def test_a_request_that_drips_has_a_deadline(server, monkeypatch, data):
+def test_a_slow_request_has_a_deadline(server, monkeypatch, data):
     """However often a byte comes."""
     monkeypatch.setattr(service, "SECONDS_TO_SEND", 0.4)
     began = time.monotonic()
@@ -187,8 +187,8 @@ def unread(server, path, last=""):
         client.connect(server.server_address)
         corpora.wait_until(lambda: connections)
         [connection] = connections
-        theirs = connection.transport.get_extra_info("socket")
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+        server_socket = connection.transport.get_extra_info("socket")
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
         request = (
             f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: {last}\r\n\r\n"
         )
@@ -206,7 +206,7 @@ def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
         corpora.wait_until(lambda: not server._server.server_state.connections)
 
 
-def test_a_client_that_does_not_read_does_not_stop_the_end(monkeypatch, caplog):
+def test_a_client_that_does_not_read_does_not_delay_the_shutdown(monkeypatch, caplog):
     monkeypatch.setattr(service, "SECONDS_TO_STOP", 0.4)
     with serve([Echo()]) as server, unread(server, ""):
         server.drain()
@@ -216,39 +216,39 @@ def test_a_client_that_does_not_read_does_not_stop_the_end(monkeypatch, caplog):
     assert "timeout graceful shutdown exceeded" in errors[0].getMessage()
 
 
-def test_clients_that_drip_shut_nobody_out(monkeypatch):
+def test_slow_clients_shut_nobody_out(monkeypatch):
     """512 of them; more than the limit, and the oldest of them make room."""
     with serve([Echo()]) as server, contextlib.ExitStack() as clients:
-        dripping = [
+        slow = [
             clients.enter_context(socket.create_connection(server.server_address))
             for _ in range(256)
         ]
-        for number, client in enumerate(dripping):
-            client.sendall(HALF if number % 2 else b"POST /tr")
+        for i, client in enumerate(slow):
+            client.sendall(HALF if i % 2 else b"POST /tr")
         keeping = connect(server)
         keeping.request("GET", "/healthz")
         keeping.getresponse().read()
         monkeypatch.setattr(service, "MAX_CONNECTIONS", 300)
-        dripping += [
+        slow += [
             clients.enter_context(socket.create_connection(server.server_address))
             for _ in range(256)
         ]
-        for client in dripping[256:]:
+        for client in slow[256:]:
             client.sendall(b"G")
         for _ in range(20):
             began = time.monotonic()
             assert ask(server, "/translate", {"text": "x"})[0] == 200
             assert time.monotonic() - began < 2
-        assert [dripping[0].recv(1), dripping[100].recv(1)] == [b"", b""]
-        dripping[-1].sendall(b"E")
+        assert [slow[0].recv(1), slow[100].recv(1)] == [b"", b""]
+        slow[-1].sendall(b"E")
         keeping.request("GET", "/healthz")
         assert keeping.getresponse().status == 200
 
 
-# --- What the page may do -------------------------------------------------------------
+# The page
 
 
-def test_every_answer_says_what_it_may_do(server):
+def test_every_answer_has_the_security_headers(server):
     for path in ("/", "/healthz", "/nothing"):
         _, _, headers = ask(server, path)
         policy = headers["Content-Security-Policy"]
@@ -267,30 +267,30 @@ def test_no_script_reads_text_as_html_or_as_code(name):
     assert not re.search(r"\beval\b|new Function|setTimeout\(['\"`]|DOMParser", text)
 
 
-def test_the_page_names_no_other_place_and_is_small():
-    made, policy = page_files.make_page({"server": True})
-    addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"'`)]*", made))
+def test_the_page_has_no_other_address_and_is_small():
+    html, policy = page_files.make_page({"server": True})
+    addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"'`)]*", html))
     assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a language
-    assert len(made.encode()) < 1_000_000
+    assert len(html.encode()) < 1_000_000
     assert not re.search(
         r"\bon\w+=|style=|javascript:", page_files.read_file("page.html")
     )
 
 
-def test_data_cannot_leave_their_block():
+def test_data_cannot_leave_its_script_element():
     evil = "</script><script>alert(1)</script><!-- {{script}} \u2028 &lt; ]]>"
-    made, _ = page_files.make_page({"text": evil})
+    html, _ = page_files.make_page({"text": evil})
     [block] = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', made
+        r'<script type="application/json" id="data">(.*?)</script>', html
     )
     assert json.loads(block) == {"text": evil}
-    assert made.count("<script") == 2 and "alert(1)<" not in made
+    assert html.count("<script") == 2 and "alert(1)<" not in html
 
 
 def test_the_policy_names_the_script_and_the_style_of_the_page():
-    made, policy = page_files.make_page({})
-    [style] = re.findall(r"<style>(.*?)</style>", made, re.S)
-    [script] = re.findall(r"<script>(.*?)</script>", made, re.S)
+    html, policy = page_files.make_page({})
+    [style] = re.findall(r"<style>(.*?)</style>", html, re.S)
+    [script] = re.findall(r"<script>(.*?)</script>", html, re.S)
     for text in (style, script):
-        assert page_files.checksum(text) in policy and policy in made
+        assert page_files.checksum(text) in policy and policy in html
     assert "connect-src 'none'" in policy

@@ -170,7 +170,7 @@ def parse_translate(
     model = _choose_model(texts.model, models)
     if texts.n_best > model.n_best:
         raise RequestError(
-            400, f"Expected n_best of at most {model.n_best}, got {texts.n_best}."
+            400, f"Expected n_best to be at most {model.n_best}, got {texts.n_best}."
         )
     if isinstance(texts.split, bool):
         split = texts.split

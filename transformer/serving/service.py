@@ -203,28 +203,28 @@ class Service:
 
     async def _translate(self, request: Request) -> Response:
         fields = await _read_fields(request, [requests.JSON, requests.FORM])
-        wanted = await run_in_threadpool(
+        parsed = await run_in_threadpool(
             requests.parse_translate, fields, self.models, self._split
         )
-        model = self.models[wanted.model]
+        model = self.models[parsed.model]
         jobs = [
             Job(
                 model.translate,
-                SentenceRequest(sentence, alignments=wanted.alignments),
+                SentenceRequest(sentence, alignments=parsed.alignments),
                 batched=True,
             )
-            for text in wanted.texts
+            for text in parsed.texts
             for sentence, _ in text
         ]
         results = iter(await self._run_jobs(request, jobs))
-        translations = [[next(results) for _ in text] for text in wanted.texts]
-        if wanted.source:
-            return Json(_format_libretranslate(wanted, translations, model))
+        translations = [[next(results) for _ in text] for text in parsed.texts]
+        if parsed.source:
+            return Json(_format_libretranslate(parsed, translations, model))
         return Json(
             {
                 "translations": [
-                    _format_text(wanted, text, n_bests)
-                    for text, n_bests in zip(wanted.texts, translations)
+                    _format_text(parsed, text, n_bests)
+                    for text, n_bests in zip(parsed.texts, translations)
                 ]
             }
         )
@@ -305,21 +305,21 @@ def _routing_error_response(request: Request, error: Exception) -> Response:
     return _error_response(error.status_code, sentence, dict(error.headers or {}))
 
 
-def _format_text(wanted: TranslateRequest, text, n_bests) -> Dict[str, Any]:
+def _format_text(request: TranslateRequest, text, n_bests) -> Dict[str, Any]:
     """Return the answer for a text.
 
     Args:
-      wanted: the request of the client.
+      request: the request of the client.
       text: the sentences of the text, each with the white space after it.
       n_bests: the n best translations of each sentence.
     """
-    translated = [_format_n_best(wanted, n_best) for n_best in n_bests]
-    if not wanted.split:
+    translated = [_format_n_best(request, n_best) for n_best in n_bests]
+    if not request.split:
         return translated[0]
     answer: Dict[str, Any] = {
         "text": sentences.join([sentence["text"] for sentence in translated], text)
     }
-    if wanted.n_best > 1 or wanted.scores or wanted.alignments:
+    if request.n_best > 1 or request.scores or request.alignments:
         answer["sentences"] = [
             {"source": source, **sentence}
             for (source, _), sentence in zip(text, translated)
@@ -327,42 +327,42 @@ def _format_text(wanted: TranslateRequest, text, n_bests) -> Dict[str, Any]:
     return answer
 
 
-def _format_n_best(wanted: TranslateRequest, n_best) -> Dict[str, Any]:
+def _format_n_best(request: TranslateRequest, n_best) -> Dict[str, Any]:
     """Return the best translation of a sentence, with its alternatives if requested."""
-    names = ["text"] + ["score"] * wanted.scores + ["alignment"] * wanted.alignments
+    names = ["text"] + ["score"] * request.scores + ["alignment"] * request.alignments
     best, *alternatives = (
         {name: translation[name] for name in names}
-        for translation in n_best[: wanted.n_best]
+        for translation in n_best[: request.n_best]
     )
-    return dict(best, alternatives=alternatives) if wanted.n_best > 1 else best
+    return dict(best, alternatives=alternatives) if request.n_best > 1 else best
 
 
 def _format_libretranslate(
-    wanted: TranslateRequest, translations, model
+    request: TranslateRequest, translations, model
 ) -> Dict[str, Any]:
     """Return the answer that a LibreTranslate client expects.
 
     Args:
-      wanted: the request of the client.
+      request: the request of the client.
       translations: the n best translations of each sentence of each text.
       model: the model that translated.
     """
     texts = []  # the different translations of each text, best first
-    for text, n_bests in zip(wanted.texts, translations):
+    for text, n_bests in zip(request.texts, translations):
         joined = (
             sentences.join(
                 [n_best[min(rank, len(n_best) - 1)]["text"] for n_best in n_bests], text
             )
-            for rank in range(min(wanted.n_best, model.n_best))
+            for rank in range(min(request.n_best, model.n_best))
         )
         texts.append(list(dict.fromkeys(joined)))
     answer: Dict[str, Any] = {"translatedText": [best for best, *_ in texts]}
-    if wanted.n_best > 1:
+    if request.n_best > 1:
         answer["alternatives"] = [alternatives for _, *alternatives in texts]
-    if wanted.source == "auto":  # no language is detected
+    if request.source == "auto":  # no language is detected
         detected = {"language": model.languages[0], "confidence": 0}
         answer["detectedLanguage"] = [detected] * len(texts)
-    if wanted.is_list:
+    if request.is_list:
         return answer
     return {name: values[0] for name, values in answer.items()}
 

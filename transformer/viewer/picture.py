@@ -59,13 +59,13 @@ def select_maps(
     return rows
 
 
-def _select(name, number, count):
+def _select(name, index, count):
     """Return the indices, from 0, of one layer or head, or of all."""
-    if number is None:
+    if index is None:
         return range(count)
-    if not 1 <= number <= count:
-        raise ValueError(f"{name}: expected 1 to {count}, got {number}")
-    return [number - 1]
+    if not 1 <= index <= count:
+        raise ValueError(f"{name}: expected 1 to {count}, got {index}")
+    return [index - 1]
 
 
 def _make_map(inspection, kind, layer, head, pieces):

@@ -6,7 +6,7 @@ MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 
 
 class SentenceRequest(NamedTuple):
-    """One sentence, and what is wanted of its translation.
+    """A request to translate one sentence, or to inspect its translation.
 
     Only the page uses `prefix`, `target` and `padding`.
     """

@@ -40,7 +40,7 @@ def search_tree(hypotheses, line: int, eos: int) -> List[Node]:
     nodes: List[Node] = []
     beam = [-1] * history.survivors.shape[0]  # the nodes that the search continues
     for step in range(history.pieces.shape[1]):
-        kept = history.survivors[:, step].tolist()
+        survivors = history.survivors[:, step].tolist()
         node_of_candidate = {}
         for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
             piece = int(history.pieces[i, step])
@@ -54,11 +54,11 @@ def search_tree(hypotheses, line: int, eos: int) -> List[Node]:
                     piece=piece,
                     log_prob=log_prob,
                     score=float(history.scores[i, step]),
-                    fate=BEATEN if piece == eos else OPEN if i in kept else CUT,
+                    fate=BEATEN if piece == eos else OPEN if i in survivors else CUT,
                     rank=-1,
                 )
             )
-        beam = [node_of_candidate.get(i, -1) for i in kept]
+        beam = [node_of_candidate.get(i, -1) for i in survivors]
     return _rank_nodes(nodes, hypotheses.ids[line], hypotheses.scores[line])
 
 

@@ -1,7 +1,7 @@
 """A real browser for tests: headless Chromium, controlled by its DevTools protocol.
 
-It is Debian's `chromium`, or another one on the path, or the one that CHROMIUM names. The
-protocol uses a pipe, so the standard library is enough.
+It is Debian's `chromium`, or another one on the path, or the one that CHROMIUM names.
+The protocol uses a pipe, so the standard library is enough.
 """
 
 import json
@@ -192,15 +192,15 @@ class Browser:
     def errors(self):
         """Return the errors that the browser reported: of scripts, of the policy."""
         self.run("0")
-        result = []
+        errors = []
         for event in self.events:
             params = event.get("params", {})
             if event.get("method") == "Runtime.exceptionThrown":
-                result.append(params["exceptionDetails"])
+                errors.append(params["exceptionDetails"])
             elif event.get("method") == "Log.entryAdded":
                 if params["entry"]["level"] == "error":
-                    result.append(params["entry"]["text"])
-        return result
+                    errors.append(params["entry"]["text"])
+        return errors
 
     def downloaded(self, name):
         """Return the bytes of a file that the page saved."""

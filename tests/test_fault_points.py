@@ -13,7 +13,7 @@ import sweep
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not sys.platform.startswith("linux") or not sweep.compiler(),
+    not sys.platform.startswith("linux") or not sweep.find_compiler(),
     reason="no Linux, or no C compiler: calls cannot be made to fail",
 )
 def test_a_sample_of_the_commands_loses_nothing():

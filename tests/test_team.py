@@ -128,7 +128,7 @@ class Threads:
         monkeypatch.setattr(workers, "GRACE", 0.3)
         monkeypatch.setattr(workers, "HEARTBEAT", 0.1)
         monkeypatch.setattr(workers, "RETRY", 0.05)
-        monkeypatch.setattr(workers, "LIMIT", 1.0)
+        monkeypatch.setattr(workers, "TIMEOUT", 1.0)
 
     def team(self, index, **others):
         cluster = Cluster(self.addresses, index)
@@ -285,7 +285,7 @@ def test_a_main_thread_that_hangs_is_ended(threads):
     here.run(0, lead)()
     corpora.wait_until(lambda: here.left)
     assert here.left == [75]
-    assert here.said == [f"stopped; {workers.ADVICE}"]
+    assert here.said == [f"stopped; {workers.RESTART}"]
     stuck.set()
     hanging()
 
@@ -321,7 +321,7 @@ STRANGE = [
     b'{"index": 1e999, "configuration": {}}\n',
     b'{"index": 1, "configuration": 3}\n',
     b"[" * 10**5 + b"\n",
-    b"x" * (workers.LONGEST + 1),
+    b"x" * (workers.MAX_MESSAGE + 1),
 ]
 
 
@@ -339,7 +339,7 @@ def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
                 assert stranger.recv(10) == b""
             except ConnectionError:
                 pass  # that is an end, too
-        first = here.run(1, lambda team: [team.meet(), team._over.wait(20)])
+        first = here.run(1, lambda team: [team.meet(), team._has_ended.wait(20)])
         chief.meet()
         second = here.run(1, joins)()
         assert "expected one worker per index, got a second worker 1" in str(second)
@@ -349,7 +349,7 @@ def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
                 time.sleep(0.1)
         silent.settimeout(20)
         assert silent.recv(10) == b""
-        chief.check()  # nothing has happened to the run
+        chief.raise_verdict()  # nothing has happened to the run
     first()
 
 
@@ -399,7 +399,7 @@ def test_workers_compare_settings_corpus_and_code():
 
 def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
     newest = manifests.find_checkpoint(trained, "newest")
-    description = trainer.identity_of(newest)
+    description = trainer.identify_checkpoint(newest)
     copy = corpora.copy_folder(trained, tmp_path / "copy")
     there = os.path.join(copy, os.path.basename(newest))
     assert trainer.receive_start(copy, description).checkpoint == there

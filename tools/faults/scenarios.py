@@ -25,8 +25,8 @@ class Scenario(NamedTuple):
       before: (command, arguments) of the commands to run first, without faults.
       read: function of the target; returns its content, without what differs from run
         to run.
-      damage: function of a target that is neither the old nor the new one; returns what
-        is wrong with it, or "". None: there must be no such target.
+      find_damage: function of a target that is neither the old nor the new one;
+        describes its damage, "" for none. None: there must be no such target.
       needs: the name of a required package, or "".
     """
 
@@ -35,7 +35,7 @@ class Scenario(NamedTuple):
     target: str
     before: Tuple = ()
     read: Callable[[str], Content] = None
-    damage: Callable[[str], str] = None
+    find_damage: Callable[[str], str] = None
     needs: str = ""
 
 
@@ -56,7 +56,7 @@ def write_texts(world: str) -> None:
 
 
 def is_remainder(path: str) -> bool:
-    """Return whether a path is, or lies in, a remainder that no command may leave."""
+    """Return whether a path is, or lies in, a remainder."""
     return any(
         fnmatch.fnmatchcase(name, pattern)
         for name in path.split(os.sep)
@@ -64,26 +64,30 @@ def is_remainder(path: str) -> bool:
     )
 
 
-def tree(folder: str) -> Content:
-    """Return files and folders below a folder: path → content, None for a folder."""
-    found = {}
+def read_tree(folder: str) -> Content:
+    """Read files and folders below a folder: path → content, None for a folder."""
+    content = {}
     for parent, folders, names in os.walk(folder):
         for name in folders:
-            found[os.path.relpath(os.path.join(parent, name), folder)] = None
+            content[os.path.relpath(os.path.join(parent, name), folder)] = None
         for name in names:
             path = os.path.join(parent, name)
             with open(path, "rb") as file:
-                found[os.path.relpath(path, folder)] = file.read()
-    return found
+                content[os.path.relpath(path, folder)] = file.read()
+    return content
 
 
 def read_files(folder: str) -> Content:
-    """Return the content of a folder, without remainders."""
-    return {path: each for path, each in tree(folder).items() if not is_remainder(path)}
+    """Read the content of a folder, without remainders."""
+    return {
+        path: content
+        for path, content in read_tree(folder).items()
+        if not is_remainder(path)
+    }
 
 
 def read_run(logdir: str) -> Content:
-    """Return the content of a log directory; for events, only reproducible values."""
+    """Read the content of a log directory; for events, only reproducible values."""
     import tensorflow.compat.v1 as tf  # only processes with the shim need it
 
     content = {}
@@ -107,9 +111,9 @@ def read_run(logdir: str) -> Content:
     return content
 
 
-def damage_of_sums(folder: str, sums: Dict[str, str]) -> str:
-    """Return which file does not match its SHA-256; "" if all match."""
-    for name, expected in sums.items():
+def find_changed_file(folder: str, checksums: Dict[str, str]) -> str:
+    """Describe a file that does not match its SHA-256; "" if all match."""
+    for name, expected in checksums.items():
         path = os.path.join(folder, name)
         if not os.path.exists(path):
             return f"{name} is missing"
@@ -119,17 +123,17 @@ def damage_of_sums(folder: str, sums: Dict[str, str]) -> str:
     return ""
 
 
-def damage_of_corpus(folder: str) -> str:
-    """Return what is wrong with a corpus that claims to be whole, or ""."""
+def find_data_folder_damage(folder: str) -> str:
+    """Describe the damage of a data folder that claims to be whole; "" for none."""
     path = os.path.join(folder, "corpus.json")
     if not os.path.exists(path):
         return ""
     with open(path, encoding="utf-8") as file:
-        return damage_of_sums(folder, json.load(file)["sha256"])
+        return find_changed_file(folder, json.load(file)["sha256"])
 
 
-def damage_of_run(logdir: str) -> str:
-    """Return what is wrong in a log directory whose training run was ended, or ""."""
+def find_run_damage(logdir: str) -> str:
+    """Describe the damage of a log directory whose training ended; "" for none."""
     try:
         for path in glob.glob(os.path.join(logdir, "*.json*")):
             if not is_remainder(os.path.basename(path)):
@@ -143,13 +147,13 @@ def damage_of_run(logdir: str) -> str:
             continue  # not a checkpoint: its index comes last, and is removed first
         with open(manifest, encoding="utf-8") as file:
             lines = [line.split() for line in file if not line.startswith("#")]
-            sums = {name: value for value, name in lines}
-        damage = damage_of_sums(logdir, sums)
+            checksums = {name: checksum for checksum, name in lines}
+        damage = find_changed_file(logdir, checksums)
         if damage:
             return damage
-    named = os.path.join(logdir, "checkpoint")
-    if os.path.exists(named):
-        with open(named, encoding="utf-8") as file:
+    path = os.path.join(logdir, "checkpoint")
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
             names = [json.loads(line.split(": ")[1]) for line in file]
         for name in names:
             if not os.path.exists(os.path.join(logdir, name + ".index")):
@@ -157,9 +161,9 @@ def damage_of_run(logdir: str) -> str:
     return ""
 
 
-def damage_of_export(folder: str) -> str:
-    """Return what is wrong with an export that is neither the old nor the new one."""
-    return "it is a part of one" if os.path.lexists(folder) else ""
+def find_export_damage(folder: str) -> str:
+    """Describe the damage of an export that is neither the old nor the new one."""
+    return "it is incomplete" if os.path.lexists(folder) else ""
 
 
 def write_original(argv: List[str]) -> None:
@@ -208,10 +212,14 @@ ORIGINAL = (
 # Functions that are not commands: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
-CORPUS = {"read": read_files, "damage": damage_of_corpus}
-RUN = {"read": read_run, "damage": damage_of_run}
+CORPUS = {"read": read_files, "find_damage": find_data_folder_damage}
+RUN = {"read": read_run, "find_damage": find_run_damage}
 WHOLE = {"read": read_files}
-EXPORTED = {"read": read_files, "damage": damage_of_export, "needs": "ctranslate2"}
+EXPORTED = {
+    "read": read_files,
+    "find_damage": find_export_damage,
+    "needs": "ctranslate2",
+}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {

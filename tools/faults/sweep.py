@@ -34,7 +34,7 @@ from scenarios import (
     Content,
     Scenario,
     is_remainder,
-    tree,
+    read_tree,
     write_texts,
 )
 
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
     Attributes:
       status: the exit status, negative after a signal.
       output: its standard output and standard error.
-      calls: (what, path) of each call that writes.
+      calls: (operation, path) of each call that writes.
     """
 
     status: int
@@ -74,16 +74,16 @@ class Ended(NamedTuple):
     calls: List[Tuple[str, str]]
 
 
-def compiler() -> Optional[str]:
+def find_compiler() -> Optional[str]:
     """Return the path of the C compiler; None if there is none."""
     return shutil.which("gcc") or shutil.which("cc")
 
 
 def build_shim(folder: str) -> str:
     """Compile the shim; return its path. Raise ValueError without a compiler."""
-    program = compiler()
+    program = find_compiler()
     if not program or not sys.platform.startswith("linux"):
-        raise ValueError("expected Linux and a C compiler, got neither gcc nor cc")
+        raise ValueError("gcc or cc, and Linux, are needed to build the shim")
     path = os.path.join(folder, "shim.so")
     source = os.path.join(HERE, "shim.c")
     options = ["-shared", "-fPIC", "-O1", "-o", path, source, "-ldl"]
@@ -152,7 +152,7 @@ class Runner:
         return status
 
 
-def import_everything() -> None:
+def import_modules() -> None:
     """Import what the commands import, so that forked processes need no imports."""
     sys.path.insert(0, ROOT)
     cli.start_tensorflow()
@@ -186,16 +186,16 @@ class Sweep:
 
     def run(self, every: int = 1) -> None:
         """Try each fault at each n-th call, n = `every`; each kind starts elsewhere."""
-        for number, (name, kinds) in enumerate(FAULTS.items()):
-            first = number * min(every, len(self.calls)) // len(FAULTS)
+        for index, (name, kinds) in enumerate(FAULTS.items()):
+            first = index * min(every, len(self.calls)) // len(FAULTS)
             for at in range(first + 1, len(self.calls) + 1, every):
                 if not kinds or self.calls[at - 1][0] in kinds:
-                    self.try_fault(name, number + 1, at)
+                    self.try_fault(name, index + 1, at)
 
     def try_fault(self, name: str, fault: int, at: int) -> None:
         """Run the command with a fault, check the folder, and run the command again."""
-        shutil.rmtree(self.runner.world)
-        shutil.copytree(self.runner.copy, self.runner.world)
+        shutil.rmread_tree(self.runner.world)
+        shutil.copyread_tree(self.runner.copy, self.runner.world)
         scenario = self.scenario
         ended = self.runner.run(scenario.command, scenario.argv, at, fault)
         if len(ended.calls) < at:
@@ -203,26 +203,26 @@ class Sweep:
         self.points[name] += 1
         state = scenario.read(self.target)
         is_kill = "SIGKILL" in name
-        wrong = self._wrong_status(ended, state, is_kill)
-        wrong += self._wrong_state(state)
-        wrong += self._wrong_afterwards(state)
-        what, path = ended.calls[at - 1]
+        problems = self._check_status(ended, state, is_kill)
+        problems += self._check_state(state)
+        problems += self._check_second_run(state)
+        operation, path = ended.calls[at - 1]
         path = os.path.relpath(path, self.runner.world)
-        for each in wrong:
-            self.lost.append(f"{name}: call {at}, {what} {path}: {each}")
+        for problem in problems:
+            self.lost.append(f"{name}: call {at}, {operation} {path}: {problem}")
             print(f"  lost: {self.lost[-1]}", flush=True)
 
-    def _wrong_status(self, ended: Ended, state: Content, is_kill: bool) -> List[str]:
-        """Return what is wrong with the status and the last line of the output."""
+    def _check_status(self, ended: Ended, state: Content, is_kill: bool) -> List[str]:
+        """List the problems of the exit status and the last line of the output."""
         prefix = terminal.command_name(self.scenario.command) + ": "
         lines = ended.output.split("\n")
         messages = [line for line in lines if line.startswith(prefix)]
         if is_kill:
-            is_right = ended.status == -9
+            is_correct = ended.status == -9
         elif ended.status == 0:
-            is_right = state == self.new
+            is_correct = state == self.new
         else:
-            is_right = (
+            is_correct = (
                 ended.status == 2
                 and "Traceback" not in ended.output
                 and any(
@@ -230,52 +230,52 @@ class Sweep:
                     for line in messages[-1:]
                 )
             )
-        return [] if is_right else [f"status {ended.status}, {ended.output[-400:]!r}"]
+        return [] if is_correct else [f"status {ended.status}, {ended.output[-400:]!r}"]
 
-    def _wrong_state(self, state: Content) -> List[str]:
-        """Return what is wrong with the folder that the command writes."""
+    def _check_state(self, state: Content) -> List[str]:
+        """List the problems of the folder that the command writes."""
         if state in (self.old, self.new):
             return []
-        if self.scenario.damage is None:
-            return [f"neither old nor new: {self._differences(state)}"]
-        damage = self.scenario.damage(self.target)
+        if self.scenario.find_damage is None:
+            return [f"neither old nor new: {self._list_differences(state)}"]
+        damage = self.scenario.find_damage(self.target)
         return [damage] if damage else []
 
-    def _differences(self, state: Content) -> str:
-        """Return the names of the entries that differ from the new folder."""
+    def _list_differences(self, state: Content) -> str:
+        """List the entries that differ from the new folder."""
         names = sorted({*state, *self.new})
         return ", ".join(
             name for name in names if state.get(name, 0) != self.new.get(name, 0)
         )
 
-    def _wrong_afterwards(self, state: Content) -> List[str]:
-        """Return what is wrong after the same command has run without a fault.
+    def _check_second_run(self, state: Content) -> List[str]:
+        """List the problems after the same command has run without a fault.
 
         The command runs once for each different state that the faults leave.
         """
-        left = {
+        remainders = {
             re.sub(r"(unfinished-|tempstate)\w+", r"\1", path): content
-            for path, content in tree(self.runner.world).items()
+            for path, content in read_tree(self.runner.world).items()
             if is_remainder(path)
         }
-        key = repr(sorted(state.items())), repr(sorted(left.items()))
+        key = repr(sorted(state.items())), repr(sorted(remainders.items()))
         if key not in self._after:
             self._after[key] = self._run_again(state)
         return self._after[key]
 
     def _run_again(self, before: Content) -> List[str]:
-        again = self.runner.run(self.scenario.command, self.scenario.argv)
-        is_done = before == self.new and "new folder" in again.output
+        ended = self.runner.run(self.scenario.command, self.scenario.argv)
+        is_done = before == self.new and "new folder" in ended.output
         after = self.scenario.read(self.target)
-        wrong = []
-        if again.status and not is_done:
-            wrong.append(f"again: status {again.status}, {again.output[-400:]!r}")
+        problems = []
+        if ended.status and not is_done:
+            problems.append(f"again: status {ended.status}, {ended.output[-400:]!r}")
         if after != self.new:
-            wrong.append(f"again: {self._differences(after)} differ")
-        left = sorted(filter(is_remainder, tree(self.runner.world)))
-        if left:
-            wrong.append(f"again: {', '.join(left)} left")
-        return wrong
+            problems.append(f"again: {self._list_differences(after)} differ")
+        remainders = sorted(filter(is_remainder, read_tree(self.runner.world)))
+        if remainders:
+            problems.append(f"again: {', '.join(remainders)} left")
+        return problems
 
 
 def run(args: argparse.Namespace) -> int:
@@ -293,7 +293,7 @@ def run(args: argparse.Namespace) -> int:
             command = [sys.executable, *sys.argv]
             return subprocess.run(command, env={**os.environ, **settings}).returncode
         os.environ.pop("LD_PRELOAD")  # processes started by a command do not get it
-        import_everything()
+        import_modules()
         points = lost = 0
         for name in names:
             scenario = SCENARIOS[name]
@@ -302,7 +302,7 @@ def run(args: argparse.Namespace) -> int:
                 continue
             sweep = Sweep(Runner(folder), scenario)
             sweep.run(args.every)
-            counts = ", ".join(f"{sweep.points[each]} {each}" for each in FAULTS)
+            counts = ", ".join(f"{sweep.points[fault]} {fault}" for fault in FAULTS)
             print(
                 f"{name}: {len(sweep.calls)} calls; {counts}; lost {len(sweep.lost)}",
                 flush=True,

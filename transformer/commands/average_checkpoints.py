@@ -6,12 +6,13 @@ It writes a log directory that all other commands can use.
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.logdir import manifests
+from transformer.runtime.errors import SettingsError
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.text.vocabulary import copy_vocabularies
 
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def parser() -> cli.Parser:
-    """Return the parser of the command line."""
-    made = cli.make_parser("average", __doc__)
-    cli.add_logdir(made)
-    cli.add_number(made, "last", 5, "how many of the newest checkpoints")
-    made.add_argument(
+    """Make the parser of the command line."""
+    parser = cli.make_parser("average", __doc__)
+    cli.add_logdir(parser)
+    cli.add_number(parser, "last", 5, "how many of the newest checkpoints")
+    parser.add_argument(
         "--out", required=True, type=cli.path, metavar="DIR", help="a new log directory"
     )
-    return made
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -35,51 +36,63 @@ def run(args: argparse.Namespace) -> None:
     refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
-    # Imported here, because importing TensorFlow takes seconds.
-    from transformer.logdir import checkpoints
+    from transformer.logdir import checkpoints  # needs TensorFlow
 
-    steps, arrays, described = averaged(args)
-    with new_folder(args.out, "--out") as made:
-        copy_vocabularies(args.logdir, made)
-        hparams.save(hp, made)
-        checkpoints.save_arrays(arrays, made, steps[-1], described)
+    averaged = average_newest(args.logdir, args.last, args.warn)
+    with new_folder(args.out, "--out") as out:
+        copy_vocabularies(args.logdir, out)
+        hparams.save(hp, out)
+        last_step = averaged.steps[-1]
+        checkpoints.save_arrays(averaged.arrays, out, last_step, averaged.description)
     print_lines(
         f"{args.out}: the average of the checkpoints of steps "
-        f"{', '.join(map(str, steps))}"
+        f"{', '.join(map(str, averaged.steps))}"
     )
 
 
-def averaged(
-    args: argparse.Namespace,
-) -> Tuple[List[int], Dict[str, "np.ndarray"], Dict[str, Any]]:
-    """Return (steps, the averages by name, what the last checkpoint describes).
+class Averaged(NamedTuple):
+    """The average of several checkpoints."""
 
-    If a training run removes one of the checkpoints in the meantime, the newest that
-    are there now are averaged.
+    steps: List[int]
+    arrays: Dict[str, "np.ndarray"]  # name of a variable → its average
+    description: Dict[str, Any]  # of the last checkpoint
+
+
+def average_newest(logdir: str, count: int, warn: Callable[[str], None]) -> Averaged:
+    """Average the newest checkpoints of a log directory.
+
+    If a training run removes one of them in the meantime, average those that are the
+    newest now.
+
+    Args:
+      logdir: the log directory.
+      count: the number of checkpoints.
+      warn: function of a text.
+
+    Raises:
+      SettingsError: there are not so many checkpoints.
     """
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    steps = manifests.list_steps(args.logdir)
+    steps = manifests.list_steps(logdir)
     if len(steps) < 2:
-        raise ValueError(
-            f"{args.logdir}: expected two or more checkpoints to average, got "
-            f"{len(steps)}; lower --save_every, or raise --keep_checkpoints, of "
+        raise SettingsError(
+            f"{logdir}: expected two or more checkpoints to average, got {len(steps)}; "
+            "lower --save_every, or raise --keep_checkpoints, of "
             f"{command_name('train')}"
         )
-    if not 2 <= args.last <= len(steps):
-        raise ValueError(
-            f"--last: expected 2 to {len(steps)}, the number of "
-            f"checkpoints in {args.logdir}, got {args.last}; {command_name('train')} "
-            "keeps the number given by --keep_checkpoints"
+    if not 2 <= count <= len(steps):
+        raise SettingsError(
+            f"--last: expected 2 to {len(steps)}, the number of checkpoints in "
+            f"{logdir}, got {count}; {command_name('train')} keeps the number given by "
+            "--keep_checkpoints"
         )
-    steps = steps[-args.last :]
+    steps = steps[-count:]
     try:
-        prefixes = [
-            manifests.find_checkpoint(args.logdir, step, args.warn) for step in steps
-        ]
-        arrays = checkpoints.average(prefixes)
-        return steps, arrays, manifests.read_description(prefixes[-1])
+        paths = [manifests.find_checkpoint(logdir, step, warn) for step in steps]
+        arrays = checkpoints.average(paths)
+        return Averaged(steps, arrays, manifests.read_description(paths[-1]))
     except Exception:  # there are several kinds for a file that vanished
-        if set(steps).issubset(manifests.list_steps(args.logdir)):
+        if set(steps).issubset(manifests.list_steps(logdir)):
             raise
-    return averaged(args)
+    return average_newest(logdir, count, warn)

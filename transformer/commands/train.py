@@ -1,4 +1,4 @@
-"""Train a translation model: a prepared corpus → a log directory.
+"""Train a translation model: a data folder → a log directory.
 
     transformer-tf train --preset sample --logdir logs/sample
     transformer-tf train --data data/multi30k --preset multi30k --logdir logs/multi30k
@@ -17,72 +17,99 @@ effect.
 import argparse
 import dataclasses
 import os
-from typing import Any, Dict
+from typing import Any, Collection, Dict, Optional
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.logdir import manifests
-from transformer.runtime.errors import CorpusVocabularyMismatch
+from transformer.logdir.names import BEFORE_SETTINGS
+from transformer.runtime.errors import (
+    CorpusVocabularyMismatch,
+    LogDirectoryInUse,
+    SettingsError,
+)
 from transformer.runtime.files import refuse_used
 from transformer.text.vocabulary import has_same_vocabulary, load_vocabularies
 from transformer.workers.cluster import read_cluster
 
-# What a log directory may contain before its settings are written: remainders of a
-# killed start, and a log of the user's own.
-BEGUN = (
-    *("lock", "lost+found", "*.log", "*.out", "*.err", "*.txt", "*.tmp", "run.jsonl"),
-    *("spm*.model", "words*.tsv", "vocab*.subwords", "events.out.tfevents.*"),
-    *(".saving", "*.ckpt-*", "checkpoint", "dev_scores.jsonl", ".unfinished-*"),
-)
-
 
 def parser() -> cli.Parser:
-    """Return the parser of the command line."""
-    made = cli.make_parser("train", __doc__)
-    made.add_argument(
+    """Make the parser of the command line."""
+    parser = cli.make_parser("train", __doc__)
+    parser.add_argument(
         "--logdir",
         required=True,
         type=cli.path,
         metavar="DIR",
         help="where everything is written; give it again to continue",
     )
-    made.add_argument(
+    parser.add_argument(
         "--preset",
         metavar="NAME",
         help=f"settings to start from: {', '.join(hparams.PRESETS)}",
     )
-    made.add_argument(
+    parser.add_argument(
         "--init_from",
         type=cli.path,
         metavar="DIR",
         help="a log directory; its best weights start a new training run",
     )
-    made.add_argument(
+    parser.add_argument(
         "--accept_changes",
         action="store_true",
         help="continue even though the corpus differs",
     )
-    cli.add_settings(made, hparams.FIELDS)
-    return made
+    cli.add_settings(parser, hparams.FIELDS)
+    return parser
 
 
-def settings(args: argparse.Namespace) -> hparams.HParams:
-    """Return the settings, with the vocabulary sizes from the data folder.
+def run(args: argparse.Namespace) -> None:
+    """Refuse settings that cannot work, then train."""
+    flags = cli.typed_settings(args, hparams.FIELDS)
+    hp = hparams.resolve(flags, args.preset, args.logdir, args.init_from)
+    refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEFORE_SETTINGS)
+    if args.init_from and not manifests.has_checkpoint(args.logdir):
+        refuse_other_vocabulary(hp.data, args.init_from)
+    is_saved = hparams.has_settings(args.logdir)
+    hp = add_vocabulary_sizes(hp, hparams.FIELDS if is_saved else flags)
+    cluster = read_cluster(os.environ)
+    cli.start_tensorflow(args.verbose)
+    from transformer.trainer import train  # here, because TensorFlow takes seconds
+
+    if manifests.has_checkpoint(args.logdir) and not is_saved:
+        raise LogDirectoryInUse(
+            f"{args.logdir}: {hparams.FILE_NAME} is missing beside the checkpoints",
+            args.logdir,
+        )
+    overruled = describe_overruled(hp, args.preset, flags)
+    if overruled:
+        args.warn(
+            f"--preset {args.preset}: the saved values of {args.logdir} are kept: "
+            f"{overruled}; to use those of the preset, choose another --logdir"
+        )
+    train(hp, args.logdir, args.warn, args.accept_changes, cluster, args.init_from)
+
+
+def refuse_other_vocabulary(data: str, logdir: str) -> None:
+    """Raise CorpusVocabularyMismatch if a data folder has not a model's vocabulary."""
+    if not has_same_vocabulary(logdir, data):
+        raise CorpusVocabularyMismatch(
+            f"{data}: expected the vocabulary of {logdir}, got another", data, logdir
+        )
+
+
+def add_vocabulary_sizes(
+    hp: hparams.HParams, fixed: Collection[str]
+) -> hparams.HParams:
+    """Add the vocabulary sizes of the data folder to the settings.
+
+    Args:
+      hp: the settings.
+      fixed: the names of the settings that were saved or given, and must not change.
 
     Raises:
-      ValueError: the settings contradict each other, the data or the log directory.
+      SettingsError: the data folder contradicts a fixed setting.
     """
-    given = cli.typed_settings(args, hparams.FIELDS)
-    is_set = hparams.has_settings(args.logdir)
-    hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
-    refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
-    if args.init_from and not manifests.has_checkpoint(args.logdir):
-        if not has_same_vocabulary(args.init_from, hp.data):
-            raise CorpusVocabularyMismatch(
-                f"{hp.data}: expected the vocabulary of {args.init_from}, got another",
-                hp.data,
-                args.init_from,
-            )
     vocabularies = load_vocabularies(hp.data)
     from_data: Dict[str, Any] = {
         "source_vocab_size": vocabularies.source.size,
@@ -90,48 +117,29 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
         "joint_vocab": vocabularies.joint,
     }
     for name, value in from_data.items():
-        chosen = getattr(hp, name)
-        is_auto = not chosen and name != "joint_vocab"  # a size of 0
-        if (name in given or is_set) and chosen != value and not is_auto:
-            raise ValueError(
-                f"{name}: expected {chosen}, as in the settings, got {value} in "
+        setting = getattr(hp, name)
+        is_automatic = not setting and name != "joint_vocab"  # a size of 0
+        if name in fixed and setting != value and not is_automatic:
+            raise SettingsError(
+                f"{name}: expected {setting}, as in the settings, got {value} in "
                 f"{hp.data}; choose another --data, or another --logdir"
             )
     # Later commands may run in another folder.
     return dataclasses.replace(hp, data=os.path.abspath(hp.data), **from_data)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Refuse settings that cannot work, then train."""
-    hp = settings(args)
-    cluster = read_cluster(os.environ)
-    cli.start_tensorflow(args.verbose)
-    # Imported here, because importing TensorFlow takes seconds.
-    from transformer.logdir import manifests
-    from transformer.trainer import train
+def describe_overruled(
+    hp: hparams.HParams, preset: Optional[str], flags: Collection[str]
+) -> str:
+    """Describe the values of a preset that saved settings overrule; "" for none.
 
-    if manifests.has_checkpoint(args.logdir) and not hparams.has_settings(args.logdir):
-        raise ValueError(
-            f"{args.logdir}: expected {hparams.FILE_NAME} beside the checkpoints, got "
-            "none; choose another --logdir"
-        )
-    overruled = overruled_by(hp, args)
-    if overruled:
-        args.warn(f"--preset {args.preset}: {overruled}")
-    train(hp, args.logdir, args.warn, args.accept_changes, cluster, args.init_from)
-
-
-def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
-    """Return, in words, which preset values the log directory overrules."""
-    given = cli.typed_settings(args, hparams.FIELDS)
-    others = [
+    Args:
+      hp: the settings of the run.
+      preset: a name in `PRESETS`, or None.
+      flags: the names of the settings given on the command line.
+    """
+    return ", ".join(
         f"{name} {getattr(hp, name)!r} (preset: {value!r})"
-        for name, value in hparams.PRESETS.get(args.preset, {}).items()
-        if name not in ("data", *given) and getattr(hp, name) != value
-    ]
-    if not others:
-        return ""
-    return (
-        f"the saved values of {args.logdir} are kept: {', '.join(others)}; to use "
-        "those of the preset, choose another --logdir"
+        for name, value in hparams.PRESETS.get(preset or "", {}).items()
+        if name not in ("data", *flags) and getattr(hp, name) != value
     )

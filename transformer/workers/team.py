@@ -1,8 +1,8 @@
-"""The workers of a training run: who is alive, what they agree on, how the run ends.
+"""Connections between the workers of a training run: handshake, heartbeats, the end.
 
-One of them is the chief: only the chief writes and makes decisions. Every other worker
-has a connection to it. When the run begins, they compare their configurations over this
-connection; then both sides send heartbeats. TensorFlow has no heartbeats: its
+One of the workers is the chief: only the chief writes and makes decisions. Every other
+worker has a connection to it. When the run begins, they compare their configurations
+over this connection; then both sides send heartbeats. TensorFlow has no heartbeats: its
 collective operations wait forever for a worker that is frozen or gone.
 """
 
@@ -17,21 +17,22 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-from transformer.runtime.errors import REFUSED
+from transformer.runtime.errors import REFUSED, SettingsError, TransformerError
 from transformer.runtime.signals import SIGNALS, Stopped
 from transformer.workers.cluster import PORT_OFFSET, Cluster
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
-ADVICE = "run the same command on all workers to continue from the last checkpoint"
+RESTART = "run the same command on all workers to continue from the last checkpoint"
 
 HEARTBEAT = 2.0  # seconds between two heartbeats
-LIMIT = 30.0  # seconds without a heartbeat after which a worker counts as lost
+TIMEOUT = 30.0  # seconds without a heartbeat after which a worker counts as lost
 GRACE = 5.0  # seconds that the main thread has to end on its own
 HANDSHAKE = 10.0  # seconds within which a new connection must identify itself
 RETRY = 1.0  # seconds between two attempts
 REPORT = 30.0  # seconds between two messages about missing workers
 CONNECT = 4.0  # seconds within which a port must answer
-LONGEST = 2**20  # bytes of a message
+MAX_MESSAGE = 2**20  # bytes
+MAX_DIFFERENCES = 5  # named in a message
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError)
 
@@ -41,7 +42,7 @@ class NotFiniteElsewhere(FloatingPointError):
 
 
 class Ended(Stopped):
-    """Another worker ended the training run; this process has the same `status`."""
+    """Another worker ended the training run; this process exits with its `status`."""
 
     def __init__(self, text: str, status: int):
         BaseException.__init__(self, text)
@@ -57,7 +58,7 @@ class Connection:
     """
 
     def __init__(self, sock: socket.socket, name: str = "an unknown process"):
-        sock.settimeout(LIMIT)
+        sock.settimeout(TIMEOUT)
         self.name = name
         self._socket = sock
         self._lines = sock.makefile("rb")
@@ -75,10 +76,10 @@ class Connection:
           Ended: the other worker is lost; the text says why.
         """
         try:
-            line = self._lines.readline(LONGEST)
+            line = self._lines.readline(MAX_MESSAGE)
         except socket.timeout:
             text = (
-                f"has not been heard from for {LIMIT:.0f} s: it is frozen, or its "
+                f"has not been heard from for {TIMEOUT:.0f} s: it is frozen, or its "
                 "connection is lost"
             )
             raise Ended(f"{self.name} {text}", LOST) from None
@@ -89,10 +90,10 @@ class Connection:
         try:
             return dict(json.loads(line.decode("utf-8")))
         except MALFORMED:
-            raise self.malformed() from None
+            raise self.make_verdict() from None
 
-    def malformed(self) -> Ended:
-        """Return the verdict for a connection with malformed messages."""
+    def make_verdict(self) -> Ended:
+        """Make the verdict on a connection with malformed messages."""
         return Ended(f"{self.name} sent a malformed message", LOST)
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
@@ -105,24 +106,24 @@ class Team:
     """This worker's side of the connections between the workers of a training run.
 
         with Team(cluster, configuration, warn) as team:
-            start = team.meet({"step": 7})       # what the chief says, on all workers
+            start = team.meet({"step": 7})       # the chief's value, on all workers
             team.begin()
             team.compute(update)
 
     A thread reads each connection. The first worker that ends decides how the run ends:
-    `check` raises that verdict in the main thread of every other worker. If the main
-    thread hangs in TensorFlow, the process ends after `GRACE` seconds.
+    `raise_verdict` raises that verdict in the main thread of every other worker. If it
+    hangs in TensorFlow, the process ends after `GRACE` seconds.
 
     Without a cluster, this process is a chief with no other workers.
 
     Args:
       cluster: the workers; None: a single process.
-      configuration: what must be the same on all workers: name → value.
+      configuration: settings and versions that all workers must share: name → value.
       warn: function of a text, for what the user should see.
-      failures: what TensorFlow raises if another worker is gone.
+      failures: the exceptions of TensorFlow if another worker is gone.
 
     Raises:
-      ValueError: the chief's port is in use.
+      SettingsError: the chief's port is in use.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Team:
         self.cluster = cluster
         self.is_chief = cluster is None or cluster.index == 0
         self.connections: Dict[int, Connection] = {}
-        self._others = range(1, cluster.size) if cluster and self.is_chief else ()
+        self._peers = range(1, cluster.size) if cluster and self.is_chief else ()
         self._configuration = configuration or {}
         self._warn = warn
         self._failures = failures
@@ -144,12 +145,12 @@ class Team:
         self._lock = threading.Lock()
         self._refusal = ""  # of the first worker with a different configuration
         self._verdict: Optional[Ended] = None
-        self._is_known = False  # whether the main thread knows the verdict
-        self._over = threading.Event()  # there is a verdict
-        self._left = threading.Event()  # the main thread has left the `with` block
+        self._is_delivered = False  # whether the main thread knows the verdict
+        self._has_ended = threading.Event()  # there is a verdict
+        self._has_left = threading.Event()  # the main thread has left the `with` block
 
     def __enter__(self):
-        if self._others:
+        if self._peers:
             self._listener = listen(self.cluster)
             self._start_thread(self._accept)
         if self.cluster:
@@ -163,35 +164,35 @@ class Team:
             text = f"{self.cluster.name(self.cluster.index)} ended: {text}"
         status = getattr(error, "status", REFUSED) if error else 0
         with self._lock:
-            self._is_known = True
+            self._is_delivered = True
             self._verdict = self._verdict or Ended(text, status)
         self._send_verdict()
-        self._over.set()
+        self._has_ended.set()
         for connection in list(self.connections.values()):
             connection.shut_down(socket.SHUT_WR)
         if self._listener:
             with contextlib.suppress(OSError):  # `close` would not end `accept`
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-        self._left.set()
+        self._has_left.set()
 
-    # What the main threads of all workers do together
+    # Called by the main threads of all workers, together
 
     def meet(self, start: Any = None) -> Any:
         """Wait until all workers are connected and have the same configuration.
 
         Args:
-          start: on the chief, what all workers need to know to begin.
+          start: on the chief, the value that all workers need to begin.
 
         Returns:
           The chief's `start`.
 
         Raises:
-          ValueError: the configuration of a worker differs.
+          TransformerError: the configuration of a worker differs.
           Ended: a connected worker is lost.
         """
         if self.is_chief:
-            self._wait_for_others()
+            self._wait_for_peers()
         else:
             self._connect_to_chief()
         return self.broadcast("start", start)
@@ -202,14 +203,14 @@ class Team:
         self.broadcast("go")
 
     def gather(self, kind: str, value: Any = None) -> Dict[int, Any]:
-        """Send a value to the chief; there, return the others' values by index."""
+        """Send a value to the chief; on the chief, return the values by worker."""
         if not self.is_chief:
             self.connections[0].send({kind: value})
-        found: Dict[int, Any] = {}
-        while len(found) < len(self._others):
-            index, other = self._next(kind)
-            found[index] = other
-        return found
+        values: Dict[int, Any] = {}
+        while len(values) < len(self._peers):
+            index, peer_value = self._next(kind)
+            values[index] = peer_value
+        return values
 
     def broadcast(self, kind: str, value: Any = None) -> Any:
         """Return the chief's value on all workers."""
@@ -220,7 +221,7 @@ class Team:
         return value
 
     def compute(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, which computes together with the other workers.
+        """Call `work`, which computes with the other workers, and return its result.
 
         Raises:
           Ended: `work` failed, and the verdict says why; or a TensorFlow connection
@@ -231,26 +232,26 @@ class Team:
         except self._failures as error:
             if not self.cluster:
                 raise
-            self._over.wait(LIMIT + GRACE)
-            self.check()
+            self._has_ended.wait(TIMEOUT + GRACE)
+            self.raise_verdict()
             name = self.cluster.name(self.cluster.index)
             text = f"{name} could not compute with the others: {str(error):.300}"
             raise Ended(text, LOST) from error
 
-    def check(self) -> None:
+    def raise_verdict(self) -> None:
         """Raise the verdict if the run has ended on another worker."""
         with self._lock:
             if self._verdict:
-                self._is_known = True
+                self._is_delivered = True
                 if self._verdict.status == REFUSED:
-                    raise ValueError(str(self._verdict))
+                    raise TransformerError(str(self._verdict))
                 raise self._verdict
 
     def find_cause(self, error: Exception) -> Exception:
         """Return an error of this worker; if another worker caused it, wait for that.
 
         Raises:
-          ValueError: another worker ended with the error.
+          TransformerError: another worker ended with the error.
         """
         if isinstance(error, NotFiniteElsewhere) and self.cluster:
             self.gather("fine")
@@ -260,8 +261,8 @@ class Team:
 
     def wait_for_end(self) -> None:
         """Wait for the verdict, and raise it."""
-        self._over.wait()
-        self.check()
+        self._has_ended.wait()
+        self.raise_verdict()
 
     def forward_signal(self, number: int) -> None:
         """Forward a signal to the chief, which stops the run at its next safe point."""
@@ -269,24 +270,24 @@ class Team:
 
     # Connections
 
-    def _wait_for_others(self):
-        """Wait for the connections of all other workers.
+    def _wait_for_peers(self):
+        """Wait until all other workers are connected.
 
-        If the configuration of one differs, the missing workers have `LIMIT` seconds to
-        connect, so that they also learn of it.
+        If the configuration of one differs, the missing workers have `TIMEOUT` seconds
+        to connect, so that they also learn of it.
         """
         waiting = Waiting(self._warn)
-        refused = 0.0  # seconds since a configuration differed
-        while len(self.connections) < len(self._others) and refused < LIMIT:
-            self.check()
+        seconds_refused = 0.0  # since a configuration differed
+        while len(self.connections) < len(self._peers) and seconds_refused < TIMEOUT:
+            self.raise_verdict()
             time.sleep(RETRY)
-            refused += RETRY if self._refusal else 0.0
-            missing = set(self._others) - set(self.connections)
+            seconds_refused += RETRY if self._refusal else 0.0
+            missing = set(self._peers) - set(self.connections)
             waiting.report(", ".join(map(self.cluster.name, sorted(missing))))
         with self._lock:
             if self._refusal and not self._verdict:
                 self._verdict = Ended(self._refusal, REFUSED)
-        self.check()
+        self.raise_verdict()
 
     def _accept(self):
         """Accept connections, each in its own thread, until the listener is closed."""
@@ -304,7 +305,9 @@ class Team:
             index = message["index"]
             if type(index) is not int:
                 raise TypeError("index")
-            others = differences(dict(message["configuration"]), self._configuration)
+            differences = describe_differences(
+                dict(message["configuration"]), self._configuration
+            )
         except (Ended, *MALFORMED):
             connection.shut_down()
             return
@@ -312,7 +315,7 @@ class Team:
             timer.cancel()
         with self._lock:
             refusal = self._verdict
-            if index not in self._others or index in self.connections:
+            if index not in self._peers or index in self.connections:
                 refusal = refusal or Ended(
                     f"expected one worker per index, got a second worker {index}; "
                     "give each process its own index in TF_CONFIG",
@@ -321,10 +324,11 @@ class Team:
             if not refusal:
                 connection.name = self.cluster.name(index)
                 self.connections[index] = connection
-            if not refusal and others and not self._refusal:
+            if not refusal and differences and not self._refusal:
                 self._refusal = (
                     f"{connection.name}: expected the same configuration on all "
-                    f"workers, got {others}; give each the same command, code and data"
+                    f"workers, got {differences}; give each the same command, code "
+                    "and data"
                 )
         if refusal:
             connection.send({"end": str(refusal), "status": refusal.status})
@@ -356,7 +360,7 @@ class Team:
         threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _send_heartbeats(self):
-        while not self._over.wait(HEARTBEAT):
+        while not self._has_ended.wait(HEARTBEAT):
             for connection in list(self.connections.values()):
                 connection.send({"heartbeat": 1})
 
@@ -380,7 +384,7 @@ class Team:
         except Ended as verdict:
             self._end(verdict)
         except MALFORMED:
-            self._end(connection.malformed())
+            self._end(connection.make_verdict())
 
     def _next(self, kind):
         """Return (index of the worker, value) of the next message of a kind.
@@ -390,9 +394,9 @@ class Team:
         """
         while True:
             try:
-                index, message = self._inbox.get(not self._over.is_set(), RETRY)
+                index, message = self._inbox.get(not self._has_ended.is_set(), RETRY)
             except queue.Empty:
-                self.check()
+                self.raise_verdict()
                 continue
             if kind in message:
                 return index, message[kind]
@@ -400,15 +404,15 @@ class Team:
     def _end(self, verdict):
         """Accept the first verdict, send it to all, end the process if necessary."""
         with self._lock:
-            if self._verdict or self._is_known:
+            if self._verdict or self._is_delivered:
                 return
             self._verdict = verdict
         self._send_verdict()
-        self._over.set()
+        self._has_ended.set()
         self._inbox.put((0, {}))  # wakes `_next`
-        if not self._left.wait(GRACE):
+        if not self._has_left.wait(GRACE):
             if verdict.status:
-                advice = f"; {ADVICE}" if verdict.status == LOST else ""
+                advice = f"; {RESTART}" if verdict.status == LOST else ""
                 self._warn(f"{verdict}{advice}")
             self.leave(verdict.status)
 
@@ -423,7 +427,7 @@ class Team:
 
 
 class Waiting:
-    """Reports every `REPORT` seconds what is being waited for.
+    """Reports every `REPORT` seconds which workers are still missing.
 
     Args:
       warn: function of a text.
@@ -435,29 +439,30 @@ class Waiting:
         self._next = self._began + REPORT
 
     def report(self, name: str) -> None:
-        """Report what is missing if it is time for a report."""
+        """Report a missing worker if it is time for a report."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + REPORT
             self._warn(f"waiting for {name}, {now - self._began:.0f} s so far")
 
 
-def differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:
-    """Return, in words, how a worker's configuration differs from the chief's."""
+def describe_differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:
+    """Describe the differences between a worker's configuration and the chief's."""
     texts = [
         f"{name} {configuration.get(name)} (the chief: {chief.get(name)})"
         for name in sorted(set(configuration) | set(chief))
         if configuration.get(name) != chief.get(name)
     ]
-    more = f" and {len(texts) - 5} more" if len(texts) > 5 else ""
-    return ", ".join(texts[:5]) + more
+    num_more = len(texts) - MAX_DIFFERENCES
+    more = f" and {num_more} more" if num_more > 0 else ""
+    return ", ".join(texts[:MAX_DIFFERENCES]) + more
 
 
 def listen(cluster: Cluster) -> socket.socket:
-    """Return the socket on which the chief accepts the others' connections.
+    """Open the socket on which the chief accepts the others' connections.
 
     Raises:
-      ValueError: the port is in use.
+      SettingsError: the port is in use.
     """
     host, port = cluster.chief_address()
     try:
@@ -469,7 +474,7 @@ def listen(cluster: Cluster) -> socket.socket:
             return socket.create_server(("", port), family=family, dualstack_ipv6=True)
         return socket.create_server(("", port))
     except OSError as error:
-        raise ValueError(
+        raise SettingsError(
             f"port {port}: expected a free port for the workers' connections, "
             f"{PORT_OFFSET} from the chief's port in TF_CONFIG, got one that cannot be "
             f"used ({error.strerror}); another chief may be running: stop it, or "

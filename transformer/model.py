@@ -142,8 +142,7 @@ class Transformer:
                     x = feedforward_sublayer(
                         x, settings.feedforward, "feedforward", mask=not_skipped
                     )  # [N, S, D]
-            if dialect.final_norm:  # nothing else normalizes the sum
-                x = normalize(x, dialect.norm_epsilon)
+            x = self._normalize_stack(x)
         return Memory(x, self._find_tokens(tokens, x)[:, None, None, :])
 
     def decode(
@@ -171,9 +170,7 @@ class Transformer:
             query_positions=positions,
             key_positions=positions,
             order=causal_mask(positions),
-            is_training=is_training,
-            dropout_seed=dropout_seed,
-            weights=weights,
+            settings=self._settings(is_training, dropout_seed, weights),
         )
         return logits(states, *self.output_layer())
 
@@ -193,6 +190,7 @@ class Transformer:
         output_layer = self.output_layer()
 
         hp = self.hp
+        settings = self._settings()
         projected = []  # K and V, which every step needs
         for i in range(hp.decoder_blocks):
             with self._scope(f"decoder/block_{i}/cross_attention"):
@@ -233,6 +231,7 @@ class Transformer:
                 query_positions=newest,
                 key_positions=positions,
                 order=order,
+                settings=settings,
                 cache=cache._replace(ancestors=ancestors),
             )
             return logits(states, *output_layer), (memory, cache)
@@ -246,11 +245,9 @@ class Transformer:
         query_positions,
         key_positions,
         order,
+        settings: SublayerSettings,
         cache: Optional[DecoderCache] = None,
-        is_training=False,
-        dropout_seed=None,
-        weights: Optional[Dict] = None,
-    ):
+    ) -> Tuple[tf.Tensor, Optional[DecoderCache]]:
         """Run the decoder's blocks, in training and in each step of a search.
 
         Args:
@@ -259,15 +256,14 @@ class Transformer:
           query_positions, key_positions: int64 [T], [Tk], of the self-attention.
           order: a causal mask, or the ancestors of each hypothesis; None: all keys are
             seen.
+          settings: SublayerSettings.
           cache: DecoderCache; None in training.
-          is_training, dropout_seed, weights: as in `encode`.
 
         Returns:
           (float [N, T, D], the DecoderCache for the next call or None).
         """
         hp = self.hp
         dialect = self.dialect
-        settings = self._settings(is_training, dropout_seed, weights)
         ids = cast_to_int64(ids)
         tokens = is_token(ids)  # [N, T]
         relative = self._relative(query_positions, key_positions)
@@ -305,8 +301,7 @@ class Transformer:
                         "cross_attention",
                     )
                     x = feedforward_sublayer(x, settings.feedforward, "feedforward")
-            if dialect.final_norm:
-                x = normalize(x, dialect.norm_epsilon)
+            x = self._normalize_stack(x)
         if cache is not None:
             cache = cache._replace(past=tuple(past), masks=tuple(past_masks))
         return x, cache
@@ -315,7 +310,9 @@ class Transformer:
         """Return a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
-    def _settings(self, is_training, dropout_seed, weights) -> SublayerSettings:
+    def _settings(
+        self, is_training=False, dropout_seed=None, weights: Optional[Dict] = None
+    ) -> SublayerSettings:
         """Return the settings that all blocks share."""
         hp = self.hp
         dialect = self.dialect
@@ -346,6 +343,12 @@ class Transformer:
         if self.dialect.masks_from == "ids":
             return tokens
         return nonzero_rows(x, self.dialect.padded_row)
+
+    def _normalize_stack(self, x):
+        """Normalize the outputs of a stack, float [N, T, D], if the dialect does."""
+        if self.dialect.final_norm:  # nothing else normalizes the sum
+            x = normalize(x, self.dialect.norm_epsilon)
+        return x
 
     def _relative(self, query_positions, key_positions):
         """Return the RelativePositions; None if the settings do not ask for them."""

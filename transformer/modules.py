@@ -61,6 +61,7 @@ from transformer.blocks.layers import (
 )
 from transformer.blocks.masks import (
     AttentionMasks,
+    GivenMasks,
     causal_mask,
     is_token,
     local_mask,
@@ -298,17 +299,8 @@ def multihead_attention(
     width = queries.shape.as_list()[-1]
     num_units, num_heads = _check_heads(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
-    masks = resolve_masks(
-        dialect,
-        queries,
-        keys,
-        num_heads,
-        key_masks=key_masks,
-        query_masks=query_masks,
-        mask=mask,
-        bias=bias,
-        causality=causality,
-    )
+    given = GivenMasks(key_masks, query_masks, mask, bias)
+    masks = resolve_masks(dialect, queries, keys, num_heads, given, causality)
     relative = None
     if max_relative_position:
         relative = RelativePositions(
@@ -328,9 +320,8 @@ def multihead_attention(
     outputs, _ = attention_sublayer(
         queries, keys, masks, settings, scope, reuse, relative
     )
-    if dialect.padding_stays_zero and query_masks is None:
-        is_token = nonzero_rows(queries, dialect.padded_row)  # [N, Tq]
-        outputs = zero_masked(outputs, is_token[..., None])
+    if query_masks is None:
+        return _zero_padding(outputs, queries, dialect)
     return outputs
 
 
@@ -371,21 +362,13 @@ def attention_sublayer(
             present = keys_and_values(keys, num_units, num_heads, dialect)
         if past is not None:
             present = past.append(present)
-        vectors = None
-        if relative is not None:
-            vectors = relative_positions(
-                relative.queries,
-                relative.keys,
-                num_units // num_heads,
-                relative.max_distance,
-            )
         context, attention = scaled_dot_product_attention(
             Q,
             present.keys,
             present.values,
             masks.allowed,
             bias=masks.bias,
-            relative=vectors,
+            relative=relative.vectors(num_units // num_heads) if relative else None,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
             drop=functools.partial(weights_dropout, name="weights"),
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
@@ -394,10 +377,7 @@ def attention_sublayer(
             name = tf.get_variable_scope().name
             weights[name] = zero_masked(attention, masks.queries)
         x = join_heads(context)  # [N, Tq, H * D / H]
-        if dialect.output_projection:
-            relu = tf.nn.relu if dialect.output_relu else None
-            width = queries.shape.as_list()[-1]
-            x = dense(x, width, dialect.output_bias, "o", relu)  # [N, Tq, D]
+        x = _project_outputs(x, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
         return _add_and_normalize(queries, x, dialect, dropout), present
 
 
@@ -468,10 +448,7 @@ def feedforward(
         dropout.inside(inner_dropout, dialect.inner_dropout),
     )
     outputs = feedforward_sublayer(inputs, settings, scope, reuse, positions)
-    if dialect.padding_stays_zero and mask is None:
-        is_token = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
-        outputs = zero_masked(outputs, is_token[..., None])
-    return outputs
+    return _zero_padding(outputs, inputs, dialect) if mask is None else outputs
 
 
 def feedforward_sublayer(
@@ -503,6 +480,14 @@ def feedforward_sublayer(
         return _add_and_normalize(inputs, x, dialect, dropout)
 
 
+def _project_outputs(x, width: int, dialect: Dialect):
+    """Multiply the concatenated heads by W^O, if the dialect does."""
+    if not dialect.output_projection:
+        return x
+    activation = tf.nn.relu if dialect.output_relu else None
+    return dense(x, width, dialect.output_bias, "o", activation)
+
+
 def _normalize_inputs(inputs, dialect: Dialect):
     """Normalize the inputs of a sub-layer in a pre-norm dialect: float [N, T, D]."""
     if dialect.norm == "before":
@@ -527,6 +512,20 @@ def _add_and_normalize(inputs, outputs, dialect: Dialect, dropout: Dropout):
     if dialect.norm == "after":
         x = normalize(x, dialect.norm_epsilon)
     return x
+
+
+def _zero_padding(outputs, inputs, dialect: Dialect):
+    """Zero the outputs of padding, so that the next block detects it, too.
+
+    Args:
+      outputs: float [N, T, D].
+      inputs: float [N, T, D], whose rows of padding are zero.
+      dialect: a Dialect; not all keep padding zero.
+    """
+    if dialect.padding_stays_zero:
+        is_token = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
+        outputs = zero_masked(outputs, is_token[..., None])
+    return outputs
 
 
 def _check_heads(width, num_units, num_heads, dialect) -> Tuple[int, int]:

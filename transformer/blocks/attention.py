@@ -140,6 +140,10 @@ class RelativePositions(NamedTuple):
     keys: tf.Tensor  # int [Tk]
     max_distance: int
 
+    def vectors(self, width: int) -> tuple:
+        """Return the vectors of all distances: see `relative_positions`."""
+        return relative_positions(self.queries, self.keys, width, self.max_distance)
+
 
 def relative_positions(
     query_positions,

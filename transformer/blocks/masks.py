@@ -8,7 +8,7 @@ inverted masks have the right shape, but would direct attention to the padding.
 """
 
 import warnings
-from typing import Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -150,17 +150,17 @@ def zero_masked(x, mask):
 # The masks of a caller
 
 
+class GivenMasks(NamedTuple):
+    """The masks that a caller gives to `multihead_attention`: see its docstring."""
+
+    key_masks: Any = None
+    query_masks: Any = None
+    mask: Any = None
+    bias: Any = None
+
+
 def resolve_masks(
-    dialect: Dialect,
-    queries,
-    keys,
-    num_heads: int,
-    *,
-    key_masks=None,
-    query_masks=None,
-    mask=None,
-    bias=None,
-    causality: bool = False,
+    dialect: Dialect, queries, keys, num_heads: int, given: GivenMasks, causality: bool
 ) -> AttentionMasks:
     """Make the AttentionMasks of `multihead_attention` from its arguments.
 
@@ -168,7 +168,8 @@ def resolve_masks(
       dialect: a Dialect.
       queries, keys: float [N, Tq, D], [N, Tk, any width].
       num_heads: int, H.
-      key_masks, query_masks, mask, bias, causality: as in `multihead_attention`.
+      given: GivenMasks.
+      causality: as in `multihead_attention`.
 
     Raises:
       ValueError: a mask has a wrong shape, or constant values that are wrong.
@@ -190,6 +191,7 @@ def resolve_masks(
     def check_queries(name, x):
         _check_padding(name, x, "[N, Tq]", (batch, query_length))
 
+    key_masks, query_masks, mask, bias = given
     if key_masks is None:
         key_masks = nonzero_rows(keys, dialect.padded_row)
     else:

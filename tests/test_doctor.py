@@ -95,8 +95,8 @@ def test_sources_and_references_that_were_swapped():
 @pytest.mark.parametrize("schedule, is_found", [("", True), ("constant", False)])
 def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
     hp = hparams.HParams(schedule=schedule, warmup_steps=100)
-    assert bool(doctor.too_few_steps(hp, "model.ckpt-99")) == is_found
-    assert doctor.too_few_steps(hp, "model.ckpt-100") == ""
+    assert bool(doctor.find_short_training(hp, "model.ckpt-99")) == is_found
+    assert doctor.find_short_training(hp, "model.ckpt-100") == ""
 
 
 @pytest.fixture
@@ -156,5 +156,7 @@ def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):
 
 def test_a_file_given_twice_is_found():
     texts = doctor.Texts(SOURCES, SOURCES, FAIR)
-    assert "the same file" in doctor.same_reference(texts)
-    assert doctor.same_reference(doctor.Texts(SOURCES, REFERENCES, FAIR)) is None
+    assert "the same file" in doctor.find_copied_references(texts)
+    assert (
+        doctor.find_copied_references(doctor.Texts(SOURCES, REFERENCES, FAIR)) is None
+    )

@@ -316,7 +316,7 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
         open(path, "wb").close()
     assert corpora.exit_status("eval", *common) == 2
     said = capsys.readouterr().err
-    assert "expected checkpoints that can be scored, got none" in said
+    assert "there is no checkpoint that can be scored" in said
     other = corpora.write_lines(tmp_path / "other", ["1"])
     assert "one log directory" in refused(capsys, *common[1:], "--compare", other)
 

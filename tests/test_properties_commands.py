@@ -125,9 +125,9 @@ def translator(trained):
 def translated(translator, raw_lines, chunk_size):
     """What translate.py writes for the bytes of lines."""
     output = io.BytesIO()
-    translate.write_translations(
-        translator, TolerantReader().read(raw_lines), output, chunk_size=chunk_size
-    )
+    lines = TolerantReader().read(raw_lines)
+    chunks = translate.translate_chunks(translator.translate, lines, chunk_size)
+    translate.write_translations(chunks, output, translate.Columns())
     return output.getvalue()
 
 

@@ -152,7 +152,7 @@ def scores(text):
 def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = hparams.load(logdir)
-    exported = savedmodel.described(hp, "model", "float32")
+    exported = savedmodel.describe_export(hp, "model", "float32")
     checkpoint = manifests.find_checkpoint(logdir)
     before = card.model_card(hp, checkpoint, exported, samples=0)
     assert "| dev, while training |" in before and "\n| test |" not in scores(before)
@@ -175,7 +175,7 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     # Scores of another search are not those of this export.
     before_change = text
     changed = dataclasses.replace(hp, min_length=3, no_repeat_ngram=2)
-    of_changed = savedmodel.described(changed, "model", "float32")
+    of_changed = savedmodel.describe_export(changed, "model", "float32")
     text = card.model_card(changed, checkpoint, of_changed, samples=0)
     assert "None are known for this search" in scores(text)
     assert "min_length 3, no_repeat_ngram 2." in text and "--min_length" not in text
@@ -187,7 +187,9 @@ def test_the_signature_of_dev_is_that_of_the_target_language(trained, monkeypatc
     hp, checkpoint = hparams.load(trained), manifests.find_checkpoint(trained)
     summary = dict(card.read_summary(hp.data), target_lang="zh")
     monkeypatch.setattr(card, "read_summary", lambda _: summary)
-    text = card.model_card(hp, checkpoint, savedmodel.described(hp, "m", "float32"))
+    text = card.model_card(
+        hp, checkpoint, savedmodel.describe_export(hp, "m", "float32")
+    )
     assert "dev, while training" in text and "tok:zh" in text
 
 
@@ -200,7 +202,7 @@ def test_nothing_is_exported_that_cannot_be_checked(trained, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["model", "my model's"])
 def test_the_commands_on_the_card_name_the_folder(name):
-    usage = savedmodel.described(hparams.HParams(), name, "float32").usage
+    usage = savedmodel.describe_export(hparams.HParams(), name, "float32").usage
     docker, curl = (
         shlex.split(line) for line in usage if line.startswith(("docker", "curl"))
     )
@@ -208,7 +210,7 @@ def test_the_commands_on_the_card_name_the_folder(name):
     address = urllib.parse.unquote(curl[1])
     assert address.endswith(f"/v1/models/{name}:predict")
     assert json.loads(curl[-1])["signature_name"] == "translate"
-    usage = savedmodel.described(hparams.HParams(), name, "float32", False).usage
+    usage = savedmodel.describe_export(hparams.HParams(), name, "float32", False).usage
     [curl] = [shlex.split(line) for line in usage if line.startswith("curl")]
     assert json.loads(curl[-1])["signature_name"] == "ids"
     assert "translate" not in "".join(usage)
@@ -218,7 +220,7 @@ def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = hparams.load(logdir, {"data": str(tmp_path / "none")})
     hparams.save(hp, logdir)
-    exported = savedmodel.described(hp, "model", "float32")
+    exported = savedmodel.describe_export(hp, "model", "float32")
     text = card.model_card(hp, manifests.find_checkpoint(logdir), exported)
     assert "The data folder was not there" in text
     os.remove(os.path.join(logdir, run.RUN))  # as if averaged

@@ -228,6 +228,7 @@ class Hostile:
 def test_a_terminal_gets_control_characters_escaped_and_a_pipe_every_byte():
     terminal, pipe = Terminal(), io.BytesIO()
     for output in (terminal, pipe):
-        translate.write_translations(Hostile(), iter(["a", "b"]), output)
+        chunks = [Hostile().translate(["a", "b"])]
+        translate.write_translations(chunks, output, translate.Columns())
     assert pipe.getvalue() == "\x1b]52;c;cm0=\x07\x9b\n".encode() * 2
     assert terminal.getvalue() == b"\\x1b]52;c;cm0=\\x07\\x9b\n" * 2

@@ -13,23 +13,30 @@ test.
 
 import argparse
 import os
-from typing import Tuple
+from typing import List, NamedTuple
 
 from transformer import alignment, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
-from transformer.text.data_folder import read_parallel
+from transformer.text.data_folder import ParallelText, read_parallel
 
 SHOWN = 5  # heads
 
 
+class Aligned(NamedTuple):
+    """A split with its gold alignments."""
+
+    text: ParallelText
+    gold: List[alignment.Gold]
+
+
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("align", __doc__)
-    cli.add_logdir(made)
-    cli.add_checkpoint(made)
-    cli.add_data(made)
-    made.add_argument(
+    parser = cli.make_parser("align", __doc__)
+    cli.add_logdir(parser)
+    cli.add_checkpoint(parser)
+    cli.add_data(parser)
+    parser.add_argument(
         "--compare",
         nargs="+",
         default=[],
@@ -38,57 +45,64 @@ def parser() -> cli.Parser:
         help="word pairs of test by other aligners, in Pharaoh format",
     )
     name = "decode_precision"
-    cli.add_settings(made, {name: hparams.DECODING[name]})
-    return made
+    cli.add_settings(parser, {name: hparams.DECODING[name]})
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, and print its error rate on test."""
     hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
-    dev, known_dev = read(hp.data, "dev")
-    test, known_test = read(hp.data, "test")
+    dev = read_aligned(hp.data, "dev")
+    test = read_aligned(hp.data, "test")
     others = {
-        path: [pairs.sure for pairs in alignment.read_gold(path, len(known_test))]
+        path: [pairs.sure for pairs in alignment.read_gold(path, len(test.gold))]
         for path in args.compare
     }
     cli.start_tensorflow(args.verbose)
     from transformer.translator import Translator  # needs TensorFlow
 
+    heads = alignment.list_heads(hp)
     with Translator.for_settings(hp, args.logdir, warn=args.warn) as translator:
         checkpoint = translator.restore_found(args.checkpoint)
-        heads = alignment.list_heads(hp)
-        alignments = translator.align(dev.sources, dev.references, heads)
-        rates = alignment.measure_heads(heads, alignments, known_dev)
-        ordered = sorted(rates, key=rates.__getitem__)
-        best = ordered[0]
-        found = translator.align(test.sources, test.references, [best])
-    ours = [pairs for [pairs] in found]
-    alignment.refuse_unaligned(ours)
-    aligned = [pairs is not None for pairs in ours]  # the lines that can be compared
-    rate = alignment.error_rate(ours, known_test)
-    numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}
-    print_lines(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
-    print_lines(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
-    plain = alignment.default_head(hp.decoder_blocks)
-    print_lines(f"{100 * rates[plain]:5.1f} %  default, if none is chosen: {plain}")
-    part = "" if all(aligned) else f", {sum(aligned)} of {len(aligned)} lines"
+        of_dev = translator.align(dev.text.sources, dev.text.references, heads)
+        rates = alignment.measure_heads(heads, of_dev, dev.gold)
+        best, *_ = ranking = sorted(rates, key=rates.__getitem__)
+        of_test = translator.align(test.text.sources, test.text.references, [best])
+    alignments = [pairs for [pairs] in of_test]
+    alignment.refuse_unaligned(alignments)
+    rate = alignment.error_rate(alignments, test.gold)
+    default = alignment.default_head(hp.decoder_blocks)
+    print_lines(
+        f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:",
+        *(f"{100 * rates[head]:5.1f} %  {head}" for head in ranking[:SHOWN]),
+        f"{100 * rates[default]:5.1f} %  default, if none is chosen: {default}",
+    )
+    is_aligned = [pairs is not None for pairs in alignments]  # these can be compared
+    part = ""
+    if not all(is_aligned):
+        part = f", {sum(is_aligned)} of {len(is_aligned)} lines"
     print_lines(f"on test{part}:", f"{100 * rate:5.1f} %  {best}")
-    for path, pairs in others.items():
+    for path, other in others.items():
         same_lines = [
-            theirs if is_aligned else None for theirs, is_aligned in zip(pairs, aligned)
+            pairs if is_so else None for pairs, is_so in zip(other, is_aligned)
         ]
-        rate = alignment.error_rate(same_lines, known_test)
-        print_lines(f"{100 * rate:5.1f} %  {path}")
-    alignment.store_chosen_head(args.logdir, checkpoint, best, numbers)
+        other_rate = alignment.error_rate(same_lines, test.gold)
+        print_lines(f"{100 * other_rate:5.1f} %  {path}")
+    error_rates = {"dev_error_rate": rates[best], "test_error_rate": rate}
+    alignment.store_chosen_head(args.logdir, checkpoint, best, error_rates)
 
 
-def read(data: str, split: str) -> Tuple:
-    """Return (the ParallelText of a split, its known word pairs)."""
+def read_aligned(data: str, split: str) -> Aligned:
+    """Read a split of a data folder, and its gold alignments.
+
+    Raises:
+      ValueError: there are none.
+    """
     path = os.path.join(data, split + ".align")
     if not os.path.exists(path):
         raise ValueError(
-            f"expected {path}, the word pairs of {split}, one line per sentence "
-            "(0-0 1-2), got no such file; data/sample has such files"
+            f"{path} is missing: the word pairs of {split}, one line per sentence "
+            "(0-0 1-2); data/sample has such files"
         )
     text = read_parallel(data, split)
-    return text, alignment.read_gold(path, len(text.sources))
+    return Aligned(text, alignment.read_gold(path, len(text.sources)))

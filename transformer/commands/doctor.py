@@ -8,17 +8,18 @@ if there are none, or not one for each line. Exit status: 0 if nothing was found
 something was found, 2 for an error.
 """
 
+import argparse
 import collections
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.evaluation import name_beside, score
 from transformer.logdir.names import checkpoint_step, translations_path
-from transformer.text.data_folder import read_parallel
+from transformer.text.data_folder import ParallelText, read_parallel
 from transformer.text.lines import read_lines
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
@@ -39,12 +40,13 @@ class Texts(NamedTuple):
 # What can be wrong with translations: each function returns an explanation, or None.
 
 
-def ignores_source(texts: Texts) -> Optional[str]:
+def find_ignored_source(texts: Texts) -> Optional[str]:
     """Detect that many translations are empty or equal."""
     counts = collections.Counter(line.strip() for line in texts.translations)
-    usual = collections.Counter(line.strip() for line in texts.references)
+    in_references = collections.Counter(line.strip() for line in texts.references)
     line, times = counts.most_common(1)[0]
-    if times < 3 or times * 10 <= len(texts.translations) or times <= 3 * usual[line]:
+    is_rare = times < 3 or times * 10 <= len(texts.translations)
+    if is_rare or times <= 3 * in_references[line]:
         return None
     return (
         f"{times} of {len(texts.translations)} translations are {line!r}: the model "
@@ -54,7 +56,7 @@ def ignores_source(texts: Texts) -> Optional[str]:
     )
 
 
-def unknown_pieces(texts: Texts) -> Optional[str]:
+def find_unknown_pieces(texts: Texts) -> Optional[str]:
     """Find pieces that are not in the vocabulary."""
     share = _share(UNKNOWN, texts.translations)
     if share <= 0.1 or share <= 2 * _share(UNKNOWN, texts.references):
@@ -66,20 +68,20 @@ def unknown_pieces(texts: Texts) -> Optional[str]:
     )
 
 
-def not_detokenized(texts: Texts) -> Optional[str]:
+def find_undetokenized(texts: Texts) -> Optional[str]:
     """Find pieces or tokens instead of text."""
     share = _share(NO_TEXT, texts.translations)
-    usual = _share(NO_TEXT, texts.references)
-    if share <= 0.1 or share <= 3 * usual:
+    in_references = _share(NO_TEXT, texts.references)
+    if share <= 0.1 or share <= 3 * in_references:
         return None
     return (
-        f"{share:.0%} of the translations, but {usual:.0%} of the references, are "
-        "pieces or tokens and not text: detokenize the translations, or train on text "
-        "that is not tokenized"
+        f"{share:.0%} of the translations, but {in_references:.0%} of the references, "
+        "are pieces or tokens and not text: detokenize the translations, or train on "
+        "text that is not tokenized"
     )
 
 
-def resembles_source(texts: Texts) -> Optional[str]:
+def find_source_words(texts: Texts) -> Optional[str]:
     """Find translations in the language of the source, such as copies."""
     sources = _words(texts.sources)
     references = _words(texts.references)
@@ -96,7 +98,7 @@ def resembles_source(texts: Texts) -> Optional[str]:
     )
 
 
-def same_reference(texts: Texts) -> Optional[str]:
+def find_copied_references(texts: Texts) -> Optional[str]:
     """Find references that are the source."""
     pairs = list(zip(texts.sources, texts.references))
     share = sum(source == reference for source, reference in pairs) / len(pairs)
@@ -108,7 +110,7 @@ def same_reference(texts: Texts) -> Optional[str]:
     )
 
 
-def other_case(texts: Texts) -> Optional[str]:
+def find_other_case(texts: Texts) -> Optional[str]:
     """Find references that differ from the translations mostly in upper case."""
     cased = score(texts.translations, texts.references).bleu
     lower = score(
@@ -124,12 +126,12 @@ def other_case(texts: Texts) -> Optional[str]:
 
 
 SYMPTOMS = {
-    "references that are the source": same_reference,
-    "another case": other_case,
-    "translations that ignore the source": ignores_source,
-    "unknown pieces": unknown_pieces,
-    "not detokenized": not_detokenized,
-    "the language of the source": resembles_source,
+    "references that are the source": find_copied_references,
+    "another case": find_other_case,
+    "translations that ignore the source": find_ignored_source,
+    "unknown pieces": find_unknown_pieces,
+    "not detokenized": find_undetokenized,
+    "the language of the source": find_source_words,
 }
 
 
@@ -146,9 +148,8 @@ def _words(lines):
 # What can be wrong with a log directory.
 
 
-def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
-    """Return an explanation if training has hardly begun, else ""."""
-
+def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
+    """Explain that training has hardly begun; return "" if it went further."""
     step = checkpoint_step(checkpoint)
     schedule = hp.schedule or hp.design.schedule
     if step >= hp.warmup_steps or schedule == "constant":
@@ -162,35 +163,73 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
 # The command.
 
 
-def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
-    """Return what is wrong with a checkpoint: name → explanation; print its BLEU."""
-    text = read_parallel(hp.data, args.split, args.files)
-    name = name_beside(text, hparams.load(args.logdir).data)
-    path = args.translations or translations_path(checkpoint, name)
-    is_written = args.translations or os.path.isfile(path)
-    translations = list(read_lines(path)) if is_written else []
-    if len(translations) != len(text.sources) and not args.translations:
-        path = "translated now"
-        translations = translate(hp, args.logdir, checkpoint, text.sources)
+class Diagnosis(NamedTuple):
+    """What is wrong with a checkpoint and its translations."""
+
+    num_lines: int
+    origin: str  # of the translations: a path, or "translated now"
+    bleu: float
+    findings: Dict[str, str]  # name → explanation
+
+
+def diagnose(
+    hp: hparams.HParams, checkpoint: str, text: ParallelText, path: Optional[str] = None
+) -> Diagnosis:
+    """Look for what is wrong with a checkpoint and its translations of a text.
+
+    Args:
+      hp: the settings.
+      checkpoint: its path, without file extensions.
+      text: the text.
+      path: a file of translations; None: those that were written beside the checkpoint,
+        or new ones.
+
+    Raises:
+      ValueError: the file does not have a translation of each line.
+    """
+    translations, origin = find_translations(hp, checkpoint, text, path)
+    bleu = score(translations, text.references, tokenizer=text.tokenizer).bleu
+    texts = Texts(text.sources, text.references, translations)
+    findings = {"too few steps": ""}
+    if bleu < LOW_BLEU:
+        findings["too few steps"] = find_short_training(hp, checkpoint)
+    for name, find_symptom in SYMPTOMS.items():
+        findings[name] = find_symptom(texts) or ""
+    if findings["translations that ignore the source"]:  # these resemble nothing
+        findings["the language of the source"] = ""
+    findings = {name: text for name, text in findings.items() if text}
+    return Diagnosis(len(translations), origin, bleu, findings)
+
+
+def find_translations(
+    hp: hparams.HParams, checkpoint: str, text: ParallelText, path: Optional[str]
+) -> Tuple[List[str], str]:
+    """Read the translations of a text, or translate it; return (lines, their origin).
+
+    Args: as in `diagnose`.
+    """
+    logdir = os.path.dirname(checkpoint) or os.curdir
+    name = name_beside(text, hparams.load(logdir).data)
+    origin = path or translations_path(checkpoint, name)
+    translations: List[str] = []
+    if path or os.path.isfile(origin):
+        translations = list(read_lines(origin))
+    if len(translations) != len(text.sources) and not path:
+        origin = "translated now"
+        translations = translate(hp, logdir, checkpoint, text.sources)
     if len(translations) != len(text.sources):
         raise ValueError(
             f"{text.name}: expected a translation of each of the "
-            f"{len(text.sources)} source lines, got {len(translations)} ({path}): "
+            f"{len(text.sources)} source lines, got {len(translations)} ({origin}): "
             "they do not belong together"
         )
-    bleu = score(translations, text.references, tokenizer=text.tokenizer).bleu
-    print_lines(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
-    texts = Texts(text.sources, text.references, translations)
-    found = {"too few steps": too_few_steps(hp, checkpoint) if bleu < LOW_BLEU else ""}
-    for name, check in SYMPTOMS.items():
-        found[name] = check(texts) or ""
-    if found["translations that ignore the source"]:  # these resemble nothing
-        found["the language of the source"] = ""
-    return {name: explanation for name, explanation in found.items() if explanation}
+    return translations, origin
 
 
-def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[str]):
-    """Return the best translation of each line."""
+def translate(
+    hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[str]
+) -> List[str]:
+    """Translate lines; return the best translation of each."""
     from transformer.translator import Translator  # needs TensorFlow
 
     with Translator.for_settings(hp, logdir) as translator:
@@ -198,13 +237,13 @@ def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[s
         return [best.text for best, *_ in translator.translate(sources)]
 
 
-def parser():
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("doctor", __doc__)
-    cli.add_logdir(made)
-    cli.add_checkpoint(made)
-    cli.add_text(made, split="dev")
-    made.add_argument(
+    parser = cli.make_parser("doctor", __doc__)
+    cli.add_logdir(parser)
+    cli.add_checkpoint(parser)
+    cli.add_text(parser, split="dev")
+    parser.add_argument(
         "--translations",
         type=cli.path,
         metavar="FILE",
@@ -212,24 +251,29 @@ def parser():
         f"{command_name('eval')} wrote, else made now]",
     )
     name = "decode_precision"
-    cli.add_settings(made, {name: hparams.DECODING[name]})
-    return made
+    cli.add_settings(parser, {name: hparams.DECODING[name]})
+    return parser
 
 
-def run(args) -> int:
-    """Print what is found; return the exit status."""
+def run(args: argparse.Namespace) -> int:
+    """Print BLEU and what is wrong; return the exit status."""
     hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    found = checkpoints.find_and_load(
-        args.logdir,
-        lambda checkpoint: look(args, hp, checkpoint),
-        args.checkpoint,
-        args.warn,
+    def diagnose_checkpoint(checkpoint):
+        text = read_parallel(hp.data, args.split, args.files)
+        return diagnose(hp, checkpoint, text, args.translations)
+
+    diagnosis = checkpoints.find_and_load(
+        args.logdir, diagnose_checkpoint, args.checkpoint, args.warn
     )
-    for name, text in found.items():
-        print_lines(f"found: {name}", f"  {text}")
-    if not found:
+    print_lines(
+        f"{diagnosis.num_lines} translations ({diagnosis.origin}): "
+        f"BLEU {diagnosis.bleu:.2f}"
+    )
+    for name, explanation in diagnosis.findings.items():
+        print_lines(f"found: {name}", f"  {explanation}")
+    if not diagnosis.findings:
         print_lines("nothing found")
-    return 1 if found else 0
+    return 1 if diagnosis.findings else 0

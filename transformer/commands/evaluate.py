@@ -23,6 +23,7 @@ import os
 import sys
 from typing import (
     Any,
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -36,14 +37,15 @@ from typing import (
 
 from transformer import evaluation, hparams
 from transformer.commands import cli
-from transformer.commands.terminal import command_name, print_lines
+from transformer.commands.terminal import print_lines
 from transformer.commands.translate import add_engine
-from transformer.evaluation import METRICS, Scores, name_beside, score
+from transformer.evaluation import METRICS, Comparison, Scores, Similarity, name_beside
 from transformer.exports.ctranslate2 import CTRANSLATE2
 from transformer.logdir import manifests
 from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
-from transformer.text.data_folder import read_parallel
+from transformer.runtime.errors import CheckpointNotFound
+from transformer.text.data_folder import ParallelText, read_parallel
 from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
@@ -51,8 +53,16 @@ ALL = "all"  # every checkpoint that is kept
 Model = Tuple[hparams.HParams, str]  # the settings, the log directory
 
 
+class Engine(NamedTuple):
+    """What translates."""
+
+    name: str
+    quantization: str
+    warn: Callable[[str], None]
+
+
 class Translations(NamedTuple):
-    """The translations of a text by one system, and where they were written."""
+    """The translations of a text by one system, and the file for them."""
 
     lines: List[str]
     path: str
@@ -61,16 +71,23 @@ class Translations(NamedTuple):
     error: Optional[OSError] = None  # why the file could not be written
 
 
+class Quality(NamedTuple):
+    """How good the translations of a text are."""
+
+    scores: Scores
+    similarity: Optional[Similarity] = None  # in meaning; None: not requested
+
+
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("eval", __doc__)
-    cli.add_logdir(made, "their probabilities are averaged")
-    cli.add_checkpoint(made, f"; {ALL}: each that is kept")
-    cli.add_text(made, split="test")
-    made.add_argument(
+    parser = cli.make_parser("eval", __doc__)
+    cli.add_logdir(parser, "their probabilities are averaged")
+    cli.add_checkpoint(parser, f"; {ALL}: each that is kept")
+    cli.add_text(parser, split="test")
+    parser.add_argument(
         "--json", type=cli.path, metavar="FILE", help="also write the scores here"
     )
-    made.add_argument(
+    parser.add_argument(
         "--compare",
         nargs="+",
         default=[],
@@ -78,19 +95,19 @@ def parser() -> cli.Parser:
         help="other log directories, or files of translations, to compare with",
     )
     cli.add_number(
-        made,
+        parser,
         "samples",
         1000,
         "samples for the intervals and the significance test; 0: no intervals",
     )
-    made.add_argument(
+    parser.add_argument(
         "--semantic",
         action="store_true",
         help="also measure similarity in meaning; needs the extra semantic",
     )
-    add_engine(made)
-    cli.add_settings(made, hparams.DECODING)
-    return made
+    add_engine(parser)
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -104,269 +121,356 @@ def run(args: argparse.Namespace) -> None:
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
     evaluation.check_samples(args.samples, len(text.sources))
-    others = systems_to_compare(args, changes, text)
+    name = " + ".join(args.logdir)
+    refuse_comparison(args.checkpoint, args.logdir, args.compare, args.samples)
+    others = read_systems(args.compare, changes, text)
     cli.start_tensorflow(args.verbose)
+    engine = Engine(args.engine, args.quantization, args.warn)
+
+    def measure(lines):
+        return measure_quality(lines, text, args.samples, encoder)
+
     if args.checkpoint == ALL:
-        score_all(args, models, text, encoder)
-    else:
-        score_one(args, models, others, text, encoder)
-
-
-def score_one(
-    args: argparse.Namespace,
-    models: List[Model],
-    others: Dict[str, Union[Model, Translations]],
-    text,
-    encoder: Any,
-) -> None:
-    """Score one checkpoint (for an ensemble, one of each model), and compare it."""
-    from transformer.runtime.precision import compute_type
-
+        run_all(models, text, engine, measure, args.json)
+        return
     for other in others.values():
-        if not isinstance(other, Translations):  # refuse it now, not later
-            compute_type(other[0].decode_precision, "decode_precision")
-            manifests.find_checkpoint(other[1], args.checkpoint, lambda text: None)
-    [ours] = translate(args, models, [args.checkpoint], text)
-    steps = " + ".join(
-        str(checkpoint_step(each)) for each in [ours.checkpoint, *ours.others]
-    )
-    written = "not written" if ours.error else ours.path
-    print_lines(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
-    scores = score(
-        ours.lines, text.references, args.samples, list(METRICS), text.tokenizer
-    )
-    for line, signature in describe(scores):
-        print_lines(line, signature)
-    report = dict(
-        flatten_scores(scores),
-        **semantic(encoder, ours.lines, text.references),
-        lines=len(text.sources),
-        checkpoint=ours.checkpoint,
-        translations=None if ours.error else ours.path,
-    )
-    if ours.others:
-        report["others"] = list(ours.others)
-    systems = {" + ".join(args.logdir): ours}
-    for name, other in others.items():
         if not isinstance(other, Translations):
-            [other] = translate(args, [other], [args.checkpoint], text)
-        systems[name] = other
+            refuse_model(other, args.checkpoint)
+    [translations] = translate(models, [args.checkpoint], text, engine)
+    translations = write_translations(translations)
+    print_lines(describe_translations(translations, text))
+    quality = measure(translations.lines)
+    print_quality(quality)
+    systems = {name: translations}
+    for other_name, other in others.items():
+        if not isinstance(other, Translations):
+            [other] = translate([other], [args.checkpoint], text, engine)
+            other = write_translations(other)
+        systems[other_name] = other
+    report = make_report(translations, quality, lines=len(text.sources))
     if others:
-        report["compared"] = compare(systems, text, args.samples)
+        comparisons = compare_systems(systems, text, args.samples)
+        print_comparisons(comparisons)
+        report["compared"] = list(map(comparison_report, comparisons))
     write_json(args.json, report)
     refuse_unwritten(systems.values())
 
 
-def score_all(
-    args: argparse.Namespace, models: List[Model], text, encoder: Any
+def run_all(
+    models: List[Model],
+    text: ParallelText,
+    engine: Engine,
+    measure: Callable[[List[str]], Quality],
+    json_path: Optional[str],
 ) -> None:
-    """Score every checkpoint that is kept; print a line each, then the signatures."""
+    """Score every checkpoint that is kept; print a line each, then the signatures.
 
-    [logdir] = args.logdir
+    Args:
+      models: one model.
+      text: the text to translate.
+      engine: what translates.
+      measure: function of translations.
+      json_path: where the scores are also written, if not None.
+    """
+    [(_, logdir)] = models
     best = manifests.list_steps(logdir, BEST)[-1:]
-    kept = manifests.list_steps(logdir)
-    which = [step if step in kept else "best" for step in sorted({*best, *kept})]
+    newest = manifests.list_steps(logdir)
+    which = [step if step in newest else "best" for step in sorted({*best, *newest})]
     print_lines(f"{len(text.sources)} lines of {text.name}")
     systems = []
-    rows = []
+    reports = []
     signatures: Sequence[str] = []
-    for each in translate(args, models, which, text):
-        systems.append(each)
-        scores = score(
-            each.lines, text.references, args.samples, list(METRICS), text.tokenizer
-        )
-        step = checkpoint_step(each.checkpoint)
-        lines, signatures = zip(*describe(scores))
+    for translations in map(write_translations, translate(models, which, text, engine)):
+        quality = measure(translations.lines)
+        step = checkpoint_step(translations.checkpoint)
+        scores, signatures = zip(*format_scores(quality.scores))
         is_best = " (best on dev)" if step in best else ""
-        print_lines(f"step {step}: {'; '.join(lines)}{is_best}")
+        print_lines(f"step {step}: {'; '.join(scores)}{is_best}")
+        if quality.similarity:
+            print_lines(format_similarity(quality.similarity))
         sys.stdout.flush()
-        row = dict(
-            flatten_scores(scores),
-            **semantic(encoder, each.lines, text.references),
-            step=step,
-            checkpoint=each.checkpoint,
-            translations=None if each.error else each.path,
-        )
-        rows.append(row)
+        systems.append(translations)
+        reports.append(make_report(translations, quality, step=step))
     if not systems:
-        raise ValueError(
-            f"{logdir}: expected checkpoints that can be scored, got none; "
-            f"{command_name('train')} writes them"
+        raise CheckpointNotFound(
+            f"{logdir}: there is no checkpoint that can be scored", logdir
         )
     print_lines(*signatures)
-    write_json(args.json, dict(lines=len(text.sources), checkpoints=rows))
+    write_json(json_path, dict(lines=len(text.sources), checkpoints=reports))
     refuse_unwritten(systems)
 
 
-def systems_to_compare(
-    args: argparse.Namespace, changes: Dict[str, Any], text
-) -> Dict[str, Union[Model, Translations]]:
-    """Return the systems to compare with: name → a model, or translations from a file.
+# The systems
 
-    Raises:
-      ValueError: the systems or --samples 0 do not allow a comparison, or a file does
-        not have a translation for each line.
+
+def refuse_comparison(
+    which: str, logdirs: Sequence[str], compared: Sequence[str], samples: int
+) -> None:
+    """Raise ValueError for a comparison that cannot be made.
+
+    Args:
+      which: the value of `--checkpoint`.
+      logdirs: the log directories of the model.
+      compared: the values of `--compare`.
+      samples: the number of samples for the test.
     """
-    if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
+    if which == ALL and (compared or len(logdirs) > 1):
         raise ValueError(
             "--checkpoint all: expected one log directory, got more than one system"
         )
-    if args.compare and not args.samples:
+    if compared and not samples:
         raise ValueError("--compare: expected samples for the test, got --samples 0")
-    names = [" + ".join(args.logdir), *args.compare]
+    names = [" + ".join(logdirs), *compared]
     if len(set(names)) < len(names):
         raise ValueError("--compare: expected different systems, got one twice")
+
+
+def read_systems(
+    paths: Sequence[str], changes: Dict[str, Any], text: ParallelText
+) -> Dict[str, Union[Model, Translations]]:
+    """Read the systems to compare with.
+
+    Args:
+      paths: log directories, and files of translations.
+      changes: settings that replace the saved ones.
+      text: the text that is translated.
+
+    Returns:
+      Path → a model that can translate, or the translations in a file.
+
+    Raises:
+      ValueError: a file does not have a translation for each line.
+    """
     systems: Dict[str, Union[Model, Translations]] = {}
-    for name in args.compare:
-        if os.path.isdir(name):
-            systems[name] = (hparams.load(name, changes), name)
+    for path in paths:
+        if os.path.isdir(path):
+            systems[path] = (hparams.load(path, changes), path)
             continue
-        lines = list(read_lines(name))
+        lines = list(read_lines(path))
         if len(lines) != len(text.sources):
             raise ValueError(
-                f"{name}: expected {len(text.sources)} translations, one for each line "
+                f"{path}: expected {len(text.sources)} translations, one for each line "
                 f"of {text.name}, got {len(lines)}"
             )
-        systems[name] = Translations(lines, name)
+        systems[path] = Translations(lines, path)
     return systems
 
 
+def refuse_model(model: Model, which: str) -> None:
+    """Raise ValueError or OSError for a model that will not be able to translate."""
+    from transformer.runtime.precision import compute_type  # needs TensorFlow
+
+    hp, logdir = model
+    compute_type(hp.decode_precision, "decode_precision")
+    manifests.find_checkpoint(logdir, which, lambda message: None)
+
+
 def translate(
-    args: argparse.Namespace,
     models: List[Model],
     which: Sequence[Union[str, int]],
-    text,
+    text: ParallelText,
+    engine: Engine,
 ) -> Iterator[Translations]:
-    """Yield the translations of a text by each checkpoint, after writing them.
+    """Yield the translations of a text by each checkpoint.
 
     If there are several checkpoints, those that cannot be read, or have vanished, are
     left out.
 
     Args:
-      args: the flags.
       models: the models; several translate together.
       which: the checkpoints: "best", "newest" or steps.
-      text: a ParallelText.
+      text: the text.
+      engine: what translates.
     """
     from transformer.translator import Translator  # needs TensorFlow
 
     hp, logdir = models[0]
-    saved = hparams.load(logdir)
-    # Translations with other settings than the saved ones have files of their own.
-    changed = "".join(
-        f".{setting}-{value}"
-        for setting, value in hparams.search_settings(hp).items()
-        if value != getattr(saved, setting)
-    )
-    text_name = name_beside(text, saved.data)
     with Translator.for_settings(
         hp,
         logdir,
         others=models[1:],
-        engine=args.engine,
-        quantization=args.quantization,
-        warn=args.warn,
+        engine=engine.name,
+        quantization=engine.quantization,
+        warn=engine.warn,
     ) as translator:
-        for each in which:
+        for checkpoint in which:
             try:
-                checkpoint = translator.restore_found(each)
+                path = translator.restore_found(checkpoint)
             except (ValueError, FileNotFoundError) as error:
                 if len(which) == 1:
                     raise
-                args.warn(f"left out: {error}")
+                engine.warn(f"left out: {error}")
                 continue
             lines = [best.text for best, *_ in translator.translate(text.sources)]
             others = translator.checkpoints[1:]
             is_fast = translator.engine == CTRANSLATE2
-            name = text_name
-            if is_fast:
-                name += f".{args.engine}-{args.quantization}"
-            elif hp.decode_precision != "float32":
-                name += f".{hp.decode_precision}"
-            name += changed
-            path = translations_path(checkpoint, name, others)
-            write_error = write_lines(path, lines)
-            yield Translations(lines, path, checkpoint, others, write_error)
+            name = name_of_translations(hp, logdir, text, engine if is_fast else None)
+            file = translations_path(path, name, others)
+            yield Translations(lines, file, path, others)
 
 
-def describe(scores) -> List[Tuple[str, str]]:
-    """Return (a line, the signature) for each metric in Scores."""
-    described = []
+def name_of_translations(
+    hp: hparams.HParams, logdir: str, text: ParallelText, fast: Optional[Engine]
+) -> str:
+    """Return the name of the translations of a text beside a checkpoint.
+
+    Translations with another engine, precision or search than the saved ones have files
+    of their own.
+
+    Args:
+      hp: the settings of the search.
+      logdir: the log directory, with the saved settings.
+      text: the text.
+      fast: the fast engine, if it translated.
+    """
+    saved = hparams.load(logdir)
+    name = name_beside(text, saved.data)
+    if fast:
+        name += f".{fast.name}-{fast.quantization}"
+    elif hp.decode_precision != "float32":
+        name += f".{hp.decode_precision}"
+    for setting, value in hparams.search_settings(hp).items():
+        if value != getattr(saved, setting):
+            name += f".{setting}-{value}"
+    return name
+
+
+def write_translations(translations: Translations) -> Translations:
+    """Write translations to their file; return them, with the error if that fails."""
+    try:
+        with files.replace_file(translations.path) as file:
+            file.writelines(line + "\n" for line in translations.lines)
+    except OSError as error:
+        return translations._replace(error=error)
+    return translations
+
+
+def refuse_unwritten(systems: Iterable[Translations]) -> None:
+    """Raise OSError if translations could not be written."""
+    for translations in systems:
+        if translations.error:
+            raise OSError(
+                f"{translations.path} could not be written: "
+                f"{translations.error.strerror}; the scores are complete; for the "
+                "translations, copy the log directory to a place with enough space and "
+                "write permission, and score it there"
+            )
+
+
+# The scores
+
+
+def measure_quality(
+    lines: List[str], text: ParallelText, samples: int, encoder: Any
+) -> Quality:
+    """Score translations by all metrics and, with an encoder, in meaning."""
+    scores = evaluation.score(
+        lines, text.references, samples, list(METRICS), text.tokenizer
+    )
+    if not encoder:
+        return Quality(scores)
+    similarity = evaluation.semantic_similarity(encoder, lines, text.references)
+    return Quality(scores, similarity)
+
+
+def compare_systems(
+    systems: Dict[str, Translations], text: ParallelText, samples: int
+) -> List[Comparison]:
+    """Compare systems with the first one, by each metric."""
+    lines = {name: translations.lines for name, translations in systems.items()}
+    return evaluation.compare(lines, text.references, samples, text.tokenizer)
+
+
+# What is printed
+
+
+def describe_translations(translations: Translations, text: ParallelText) -> str:
+    """Say what was translated, by which step, and where the translations are."""
+    steps = " + ".join(
+        str(checkpoint_step(checkpoint))
+        for checkpoint in [translations.checkpoint, *translations.others]
+    )
+    path = "not written" if translations.error else translations.path
+    return f"{len(text.sources)} lines of {text.name}, step {steps}: {path}"
+
+
+def format_scores(scores: Scores) -> List[Tuple[str, str]]:
+    """Return (a line, the signature) for each score."""
+    rows = []
     for key, (value, signature, interval) in scores.items():
         limits = ""
         if interval:
             limits = ", 95 % interval {:.2f} to {:.2f}".format(*interval)
-        described.append((f"{METRICS[key].name} = {value:.2f}{limits}", signature))
-    return described
+        rows.append((f"{METRICS[key].name} = {value:.2f}{limits}", signature))
+    return rows
 
 
-def flatten_scores(scores: Scores) -> Dict[str, Any]:
-    """Return the fields of the JSON report: bleu, bleu_signature, bleu_interval, …"""
-    fields: Dict[str, Any] = {}
-    for key, (value, signature, interval) in scores.items():
-        fields[key] = value
-        fields[f"{key}_signature"] = signature
-        fields[f"{key}_interval"] = interval
-    return fields
-
-
-def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str, float]:
-    """Print and return the similarity in meaning, if there is an encoder."""
-    if not encoder:
-        return {}
-    found = evaluation.semantic_similarity(encoder, lines, references)
-    print_lines(
-        f"semantic similarity = {found.mean:.4f} (multilingual-e5-small, 4 bits); "
-        f"{100 * found.recognized:.1f} % of the translations are nearer to their own "
-        "reference than to the next line's"
+def format_similarity(similarity: Similarity) -> str:
+    """Say how similar translations and references are in meaning."""
+    return (
+        f"semantic similarity = {similarity.mean:.4f} (multilingual-e5-small, 4 bits); "
+        f"{100 * similarity.recognized:.1f} % of the translations are nearer to their "
+        "own reference than to the next line's"
     )
-    return {"semantic_similarity": found.mean, "recognized": found.recognized}
 
 
-def compare(
-    systems: Dict[str, Translations], text, samples: int
-) -> List[Dict[str, Any]]:
-    """Print how systems compare with the first one; return that for the JSON report."""
-    report = []
-    lines = {name: each.lines for name, each in systems.items()}
-    for comparison in evaluation.compare(
-        lines, text.references, samples, text.tokenizer
-    ):
+def print_quality(quality: Quality) -> None:
+    """Print the scores, each followed by its signature."""
+    for line, signature in format_scores(quality.scores):
+        print_lines(line, signature)
+    if quality.similarity:
+        print_lines(format_similarity(quality.similarity))
+
+
+def print_comparisons(comparisons: Iterable[Comparison]) -> None:
+    """Print a table for each metric, and a sentence for each system."""
+    for comparison in comparisons:
         print_lines("", *evaluation.format_table(comparison))
         first, *others = comparison.systems
         for other in others:
             print_lines(
                 evaluation.describe_difference(other, first.name, comparison.metric)
             )
-        rows = [system._asdict() for system in comparison.systems]
-        report.append(dict(comparison._asdict(), systems=rows))
+
+
+# The JSON report
+
+
+def make_report(
+    translations: Translations, quality: Quality, **fields: Any
+) -> Dict[str, Any]:
+    """Make the report about one checkpoint: bleu, bleu_signature, bleu_interval, …
+
+    Args:
+      translations: its translations.
+      quality: their scores.
+      fields: further fields of the report.
+    """
+    report: Dict[str, Any] = {}
+    for key, (value, signature, interval) in quality.scores.items():
+        report[key] = value
+        report[f"{key}_signature"] = signature
+        report[f"{key}_interval"] = interval
+    if quality.similarity:
+        report["semantic_similarity"] = quality.similarity.mean
+        report["recognized"] = quality.similarity.recognized
+    report.update(fields)
+    report["checkpoint"] = translations.checkpoint
+    report["translations"] = None if translations.error else translations.path
+    if translations.others:
+        report["others"] = list(translations.others)
     return report
+
+
+def comparison_report(comparison: Comparison) -> Dict[str, Any]:
+    """Return a Comparison as a dict of JSON types."""
+    systems = [system._asdict() for system in comparison.systems]
+    return dict(comparison._asdict(), systems=systems)
 
 
 def write_json(path: Optional[str], report: Dict[str, Any]) -> None:
     """Write the scores as JSON if a path is given."""
     if path:
-        # Not `files.replaced`: the path may be /dev/stdout.
+        # Not `files.replace_file`: the path may be /dev/stdout.
         with files.name_file_in_errors(path), open(path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)
-
-
-def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
-    """Write a text file; return the error if that fails."""
-    try:
-        with files.replace_file(path) as file:
-            file.writelines(line + "\n" for line in lines)
-    except OSError as error:
-        return error
-    return None
-
-
-def refuse_unwritten(systems: Iterable[Translations]) -> None:
-    """Raise OSError if translations could not be written."""
-    for each in systems:
-        if each.error:
-            raise OSError(
-                f"{each.path} could not be written: {each.error.strerror}; the "
-                "scores are complete; for the translations, copy the log directory to "
-                "a place with enough space and write permission, and score it there"
-            )

@@ -28,6 +28,7 @@ from transformer.runtime import pool
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.runtime.names import refuse_unknown
 from transformer.text.data_folder import load_text
+from transformer.text.translations import Translation
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)
@@ -40,10 +41,10 @@ class Format(NamedTuple):
     write: Callable[[hparams.HParams, str, str, str], str]
     # Describes it for the card: (settings, folder name, quantization) → Exported; with
     # has_text=False after a remark.
-    described: Callable
+    describe: Callable
     # Opens it: (folder, settings) → function of lines that returns the best
     # Translations.
-    opened: Callable[[str, hparams.HParams], Callable]
+    open: Callable[[str, hparams.HParams], Callable]
     searches: Sequence[str]  # tried by --check; (): the search is in the model
 
 
@@ -55,22 +56,22 @@ def formats() -> Dict[str, Format]:
         CTRANSLATE2: Format(
             ctranslate2.write,
             ctranslate2.describe_export,
-            open_fast,
+            open_ctranslate2,
             ("greedy", "beam"),
         ),
         SAVEDMODEL: Format(
-            savedmodel.write, savedmodel.describe_export, open_saved, ()
+            savedmodel.write, savedmodel.describe_export, open_savedmodel, ()
         ),
     }
 
 
-def open_fast(folder: str, hp: hparams.HParams) -> Callable:
+def open_ctranslate2(folder: str, hp: hparams.HParams) -> Callable:
     """Return a function that translates with a model exported for CTranslate2."""
     translator = FastTranslator(folder, hp)
     return lambda lines: [best for best, *_ in translator.translate(lines)]
 
 
-def open_saved(folder: str, hp: hparams.HParams) -> Callable:
+def open_savedmodel(folder: str, hp: hparams.HParams) -> Callable:
     """Return a function that translates with a SavedModel."""
     cli.start_tensorflow()
     from transformer.exports.savedmodel import SavedTranslator
@@ -80,14 +81,14 @@ def open_saved(folder: str, hp: hparams.HParams) -> Callable:
 
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("export", __doc__)
-    made.add_argument("--format", required=True, help=" or ".join(FORMATS))
-    cli.add_logdir(made)
-    cli.add_checkpoint(made)
-    made.add_argument(
+    parser = cli.make_parser("export", __doc__)
+    parser.add_argument("--format", required=True, help=" or ".join(FORMATS))
+    cli.add_logdir(parser)
+    cli.add_checkpoint(parser)
+    parser.add_argument(
         "--out", required=True, type=cli.path, metavar="DIR", help="the folder to write"
     )
-    made.add_argument(
+    parser.add_argument(
         "--quantization",
         default="float32",
         metavar="TYPE",
@@ -95,20 +96,25 @@ def parser() -> cli.Parser:
         help="float32; int8, for ctranslate2 only [float32]",
     )
     cli.add_number(
-        made,
+        parser,
         "check",
         0,
         "translate this many lines of the test split with both models, the exported "
         "one in a separate process; ctranslate2: greedily and by beam search",
     )
-    cli.add_data(made)
-    cli.add_settings(made, hparams.DECODING)
-    return made
+    cli.add_data(parser)
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the model and its card; compare its translations with ours if requested."""
     refuse_unknown("format", args.format, FORMATS)
+    if args.format == SAVEDMODEL and args.quantization != QUANTIZATIONS[0]:
+        raise ValueError(
+            f"--quantization {args.quantization}: expected float32, the only one for a "
+            f"SavedModel; or choose --format {CTRANSLATE2}"
+        )
     replaced = MODEL if args.format == CTRANSLATE2 else ""
     refuse_used(args.out, "--out", replaced)
     hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
@@ -118,29 +124,17 @@ def run(args: argparse.Namespace) -> None:
     from transformer.logdir import checkpoints
 
     refuse_unknown("search", hp.search, SEARCHES)
-    if args.check < 0:
-        raise ValueError(f"--check: expected 0 or more lines, got {args.check}")
-    if args.check and hp.search == "sample" and args.format == SAVEDMODEL:
-        raise ValueError(
-            "--check: expected --search beam or greedy, got sample: no two samples of "
-            "a line are the same; leave out --check"
-        )
-    rules = list_unsupported(dataclasses.replace(hp, search="greedy"))
-    if args.check and rules and args.format == CTRANSLATE2:
-        raise ValueError(
-            f"--check: expected a search that {CTRANSLATE2} supports, got "
-            f"{', '.join(rules)}; change it, or leave out --check"
-        )
+    refuse_check(args.check, args.format, hp)
     lines = load_text(hp.data, "test")[0][: args.check] if args.check else []
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
-    described = functools.partial(chosen.described, hp, name, args.quantization)
-    with new_folder(args.out, "--out", replaced) as made:
+    describe = functools.partial(chosen.describe, hp, name, args.quantization)
+    with new_folder(args.out, "--out", replaced) as folder:
 
         def write(checkpoint):
-            remark = chosen.write(hp, checkpoint, made, args.quantization)
-            exported = described(has_text=False) if remark else described()
-            card.write(hp, checkpoint, made, exported)
+            remark = chosen.write(hp, checkpoint, folder, args.quantization)
+            exported = describe(has_text=False) if remark else describe()
+            card.write(hp, checkpoint, folder, exported)
             return remark
 
         remark = checkpoints.find_and_load(
@@ -149,30 +143,76 @@ def run(args: argparse.Namespace) -> None:
     if remark:
         args.warn(remark)
     print_lines(f"{args.format}, {args.quantization}: {args.out}")
-    if args.check:
-        check(args, hp, chosen, lines)
+    if not args.check:
+        return
+    for search in chosen.searches or [hp.search]:
+        # Exports compute in float32.
+        settings = dataclasses.replace(hp, search=search, decode_precision="float32")
+        by_model = translate(settings, args.logdir, args.checkpoint, lines, args.warn)
+        [by_export] = pool.results(
+            functools.partial(chosen.open, args.out, settings), [lines], 1
+        )
+        differences = compare_scores(by_model, by_export)
+        print_lines(
+            f"{search}: {len(differences)} of {len(lines)} translations equal ours; "
+            f"largest difference of their scores {max(differences, default=0):.2g}"
+        )
 
 
-def check(
-    args: argparse.Namespace, hp: hparams.HParams, chosen: Format, lines: List[str]
-) -> None:
-    """Print how many lines both models translate equally."""
+def refuse_check(num_lines: int, format_name: str, hp: hparams.HParams) -> None:
+    """Raise ValueError for a value of `--check` that cannot be met.
+
+    Args:
+      num_lines: the value.
+      format_name: one of FORMATS.
+      hp: the settings.
+    """
+    if num_lines < 0:
+        raise ValueError(f"--check: expected 0 or more lines, got {num_lines}")
+    if not num_lines:
+        return
+    if hp.search == "sample" and format_name == SAVEDMODEL:
+        raise ValueError(
+            "--check: expected --search beam or greedy, got sample: no two samples of "
+            "a line are the same; leave out --check"
+        )
+    rules = list_unsupported(dataclasses.replace(hp, search="greedy"))
+    if rules and format_name == CTRANSLATE2:
+        raise ValueError(
+            f"--check: expected a search that {CTRANSLATE2} supports, got "
+            f"{', '.join(rules)}; change it, or leave out --check"
+        )
+
+
+def translate(
+    hp: hparams.HParams,
+    logdir: str,
+    which: str,
+    lines: List[str],
+    warn: Callable[[str], None],
+) -> List[Translation]:
+    """Translate lines with TensorFlow; return the best translation of each.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      which: the checkpoint: "best", "newest" or a step.
+      lines: the lines.
+      warn: function of a text.
+    """
     from transformer.translator import Translator  # needs TensorFlow
 
-    hp = dataclasses.replace(hp, decode_precision="float32")  # as exports compute
-    for search in chosen.searches or [hp.search]:
-        hp = dataclasses.replace(hp, search=search)
-        with Translator.for_settings(hp, args.logdir, warn=args.warn) as translator:
-            translator.restore_found(args.checkpoint)
-            ours = [best for best, *_ in translator.translate(lines)]
-        opened = functools.partial(chosen.opened, args.out, hp)
-        [theirs] = pool.results(opened, [lines], 1)
-        gaps = [
-            abs(one.score - other.score)
-            for one, other in zip(ours, theirs)
-            if one.text == other.text
-        ]
-        print_lines(
-            f"{search}: {len(gaps)} of {len(lines)} translations equal ours; largest "
-            f"difference of their scores {max(gaps, default=0):.2g}"
-        )
+    with Translator.for_settings(hp, logdir, warn=warn) as translator:
+        translator.restore_found(which)
+        return [best for best, *_ in translator.translate(lines)]
+
+
+def compare_scores(
+    by_model: Sequence[Translation], by_export: Sequence[Translation]
+) -> List[float]:
+    """Return the difference of the scores of each line with equal translations."""
+    return [
+        abs(ours.score - exported.score)
+        for ours, exported in zip(by_model, by_export)
+        if ours.text == exported.text
+    ]

@@ -13,7 +13,7 @@ chosen ones. docs/seeing.md is a tour of the page.
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Optional, Sequence, Union
 
 from transformer import hparams
 from transformer.commands import cli
@@ -25,20 +25,24 @@ from transformer.viewer.page_files import make_frozen_page
 
 if TYPE_CHECKING:
     from transformer.translator import Translator
+    from transformer.viewer.inspection import LineInspection
 
+KINDS = ("encoder", "decoder", "cross")
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("attention", __doc__)
-    made.add_argument(
+    parser = cli.make_parser("attention", __doc__)
+    parser.add_argument(
         "sentences", nargs="+", metavar="SENTENCE", help="text to translate"
     )
-    cli.add_logdir(made, "to compare them on the page")
-    cli.add_checkpoint(made)
-    made.add_argument("--html", type=cli.path, metavar="FILE", help="the page to write")
-    picture = made.add_group("picture")
+    cli.add_logdir(parser, "to compare them on the page")
+    cli.add_checkpoint(parser)
+    parser.add_argument(
+        "--html", type=cli.path, metavar="FILE", help="the page to write"
+    )
+    picture = parser.add_group("picture")
     picture.add_argument(
         "--out",
         type=cli.path,
@@ -56,14 +60,15 @@ def parser() -> cli.Parser:
         "--head", metavar="WHICH", help="from 1, or mean for all heads [each]"
     )
     picture.add_argument("--pieces", action="store_true", help="pieces, not words")
-    cli.add_settings(made, hparams.DECODING)
-    return made
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Translate the sentences; write page and picture; print the translations."""
-    head = checked_head(args)
-    refuse_paths(args)
+    refuse_flags(args)
+    refuse_paths(args.html, args.out)
+    head = parse_head(args.head)
     settings = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
@@ -73,7 +78,18 @@ def run(args: argparse.Namespace) -> None:
         for hp, logdir in settings
     ]
     if args.out:
-        translations = [write_picture(args, head, models[0].translator)]
+        [sentence] = args.sentences
+        kinds = args.kind or KINDS
+        inspection = write_picture(
+            models[0].translator,
+            sentence,
+            args.out,
+            kinds,
+            args.layer,
+            head,
+            args.pieces,
+        )
+        translations = [inspection.n_best[0].text]
     if args.html:
         page, translations = make_frozen_page(models, args.sentences)
         with files.replace_file(args.html) as file:
@@ -83,14 +99,10 @@ def run(args: argparse.Namespace) -> None:
     print_lines(*translations, *filter(None, [args.html, args.out]))
 
 
-def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
-    """Return the chosen head: a number, "mean" or None.
-
-    Raises:
-      ValueError: flags are missing, invalid, or contradict each other.
-    """
+def refuse_flags(args: argparse.Namespace) -> None:
+    """Raise ValueError for flags that are missing, or contradict each other."""
     if not args.html and not args.out:
-        raise ValueError("expected a file to write, got neither --html nor --out")
+        raise ValueError("there is no file to write: give --html or --out")
     if args.out and (len(args.sentences) > 1 or len(args.logdir) > 1):
         raise ValueError(
             "--out: expected one sentence and one log directory, got "
@@ -101,21 +113,34 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
     unused = [f"--{name}" for name in of_picture if getattr(args, name)]
     if unused and not args.out:
         raise ValueError(
-            f"{', '.join(unused)}: expected --out, the picture that this is for, got "
-            "none; on the page of --html, everything can be chosen"
+            f"{', '.join(unused)}: --out is missing, the picture that this is for; on "
+            "the page of --html, everything can be chosen"
         )
     for kind in args.kind or ():
-        refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
-    if args.head in (None, "mean"):
-        return args.head
-    if not args.head.isdecimal():
-        raise ValueError(f"--head: expected a number from 1, or mean, got {args.head}")
-    return int(args.head)
+        refuse_unknown("--kind", kind, KINDS)
 
 
-def refuse_paths(args: argparse.Namespace) -> None:
-    """Raise ValueError or OSError for a file that cannot be written."""
-    for flag, path in (("--html", args.html), ("--out", args.out)):
+def parse_head(text: Optional[str]) -> Union[int, str, None]:
+    """Parse the value of `--head`: a number, "mean" or None.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    if text in (None, "mean"):
+        return text
+    if not text.isdecimal():
+        raise ValueError(f"--head: expected a number from 1, or mean, got {text}")
+    return int(text)
+
+
+def refuse_paths(html: Optional[str], picture: Optional[str]) -> None:
+    """Raise ValueError or OSError for a file that cannot be written.
+
+    Args:
+      html: the value of `--html`.
+      picture: the value of `--out`.
+    """
+    for flag, path in (("--html", html), ("--out", picture)):
         if not path:
             continue
         if os.path.isdir(path):
@@ -124,28 +149,40 @@ def refuse_paths(args: argparse.Namespace) -> None:
             )
         files.refuse_missing_folder(path)
         files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
-    ending = os.path.splitext(args.out or "")[1]
-    if args.out and ending.lower() not in PICTURES:
+    extension = os.path.splitext(picture or "")[1]
+    if picture and extension.lower() not in PICTURES:
         raise ValueError(
-            f"--out {args.out}: expected a name that ends in {', '.join(PICTURES)}, "
-            f"got {ending or 'no ending'}; choose one of them"
+            f"--out {picture}: expected a name that ends in {', '.join(PICTURES)}, "
+            f"got {extension or 'no ending'}; choose one of them"
         )
 
 
 def write_picture(
-    args: argparse.Namespace, head: Union[int, str, None], translator: "Translator"
-) -> str:
-    """Write the picture; return the translation."""
+    translator: "Translator",
+    sentence: str,
+    path: str,
+    kinds: Sequence[str],
+    layer: Optional[int],
+    head: Union[int, str, None],
+    pieces: bool,
+) -> "LineInspection":
+    """Draw the attention for a sentence; return what was seen of its translation.
+
+    Args:
+      translator: what translates.
+      sentence: the sentence.
+      path: the picture to write.
+      kinds, layer, head, pieces: as in `picture.select_maps`.
+    """
     from transformer.text.translations import as_lines
     from transformer.viewer import picture
-    from transformer.viewer.inspection import KINDS, inspect_line
+    from transformer.viewer.inspection import inspect_line
 
-    [sentence] = as_lines(args.sentences)
+    [sentence] = as_lines([sentence])
     inspection = inspect_line(translator, " ".join(sentence.split()))
-    kinds = args.kind or tuple(KINDS)
     try:
-        rows = picture.select_maps(inspection, kinds, args.layer, head, args.pieces)
+        rows = picture.select_maps(inspection, kinds, layer, head, pieces)
     except ValueError as error:
         raise ValueError(f"{error}; choose another, or a --kind that has it") from error
-    picture.draw(rows, args.out)
-    return inspection.n_best[0].text
+    picture.draw(rows, path)
+    return inspection

@@ -199,7 +199,7 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--n_best", "5"], ["n_best", "5", "4", "raise --beam_size"]),
+        (["--n_best", "5"], ["n_best", "5", "4", "raise beam_size"]),
         (["--checkpoint", "7"], ["7", "240"]),
         (["--split", "--scores"], ["expected --split or --scores, got both"]),
     ],

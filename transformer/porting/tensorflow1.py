@@ -43,10 +43,10 @@ def install_tf1_names(text: str) -> None:
     tf.disable_v2_behavior()
     tf.enable_resource_variables()  # Keras 3 regularizers take no others
     tf.logging.set_verbosity(tf.logging.ERROR)
-    random_ops.random_uniform = fixed_uniform
-    tf.random_uniform = fixed_uniform
-    nn_ops.dropout_v2 = recorded_dropout
-    _fix_our_dropout()
+    random_ops.random_uniform = deterministic_uniform
+    tf.random_uniform = deterministic_uniform
+    nn_ops.dropout_v2 = record_dropout
+    _replace_our_dropout()
     for name, python_type in OLD_NUMPY_TYPES.items():
         if name not in vars(np):
             setattr(np, name, python_type)
@@ -62,13 +62,13 @@ def install_tf1_names(text: str) -> None:
         _install_tf1_modules(text)
 
 
-def _fix_our_dropout() -> None:
+def _replace_our_dropout() -> None:
     """Replace `blocks.layers.dropout` in the modules that have imported it."""
     our_dropout = block_layers.dropout
     for name, module in list(sys.modules.items()):
         is_ours = name.startswith("transformer.")
         if is_ours and vars(module).get("dropout") is our_dropout:
-            vars(module)["dropout"] = fixed_dropout
+            vars(module)["dropout"] = deterministic_dropout
 
 
 def _install_tf1_modules(text: str) -> None:
@@ -141,8 +141,8 @@ masks: List[Mask] = []  # made since this list was last cleared
 dropping: List[Tuple[str, Any]] = []  # the current dropout: (what is dropped, the rate)
 
 
-def recorded_dropout(x: Any, rate: Any, *args: Any, **kwargs: Any) -> Any:
-    """Apply `tf.nn.dropout`, and tell `fixed_uniform` what is dropped."""
+def record_dropout(x: Any, rate: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply `tf.nn.dropout`, and tell `deterministic_uniform` what is dropped."""
     dropping.append((tf.convert_to_tensor(x).op.name, rate))
     try:
         return random_dropout(x, rate, *args, **kwargs)
@@ -150,7 +150,7 @@ def recorded_dropout(x: Any, rate: Any, *args: Any, **kwargs: Any) -> Any:
         dropping.pop()
 
 
-def fixed_uniform(shape: Any, *args: Any, **kwargs: Any) -> Any:
+def deterministic_uniform(shape: Any, *args: Any, **kwargs: Any) -> Any:
     """Return fixed numbers like `tf.random_uniform`; record them in `masks`.
 
     They depend on the last two dimensions, and on the number of earlier masks with
@@ -175,7 +175,9 @@ def fixed_uniform(shape: Any, *args: Any, **kwargs: Any) -> Any:
     return tf.cast(numbers, kwargs.get("dtype", tf.float32))
 
 
-def fixed_dropout(inputs, rate, is_training=True, seed=None, name="dropout", shared=()):
+def deterministic_dropout(
+    inputs, rate, is_training=True, seed=None, name="dropout", shared=()
+):
     """Apply `blocks.layers.dropout` with the mask that TensorFlow's dropout gets."""
     sizes = block_layers.shape_list(inputs)
     for dimension in shared:

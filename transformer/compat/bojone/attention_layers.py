@@ -38,7 +38,7 @@ def combine_all(masks: Sequence):
     return combined
 
 
-def causal_mask_of(Q, K):
+def make_causal_mask(Q, K):
     """Return the causal mask of queries and keys: bool [1, 1, Tq, Tk]."""
     return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
 
@@ -157,7 +157,7 @@ class Attention(keras.layers.Layer):
             if pair_mask.shape.ndims == 3:
                 pair_mask = pair_mask[:, None]
         if use_causal_mask:
-            pair_mask = combine_masks(pair_mask, causal_mask_of(Q, K))
+            pair_mask = combine_masks(pair_mask, make_causal_mask(Q, K))
         context, weights = self.attend(Q, K, V, key_mask, pair_mask)
         x = join_heads(context)  # [N, Tq, H * d]
         if query_mask is not None:
@@ -202,7 +202,7 @@ class Attention(keras.layers.Layer):
         if self.mask_right is False:
             return None
         if self.mask_right is True:
-            return causal_mask_of(Q, K)
+            return make_causal_mask(Q, K)
         return tf.constant(self.mask_right)
 
     def apply_attention(self, Q, K, V, mask) -> tuple:

@@ -80,8 +80,8 @@ def commands_of(text):
 
 def commands():
     """Each command of all documents, once."""
-    found = collections.OrderedDict()
+    commands_by_text = collections.OrderedDict()
     for document in documents():
         for line in commands_of(read(document)):
-            found.setdefault(line, Command(line, document))
-    return list(found.values())
+            commands_by_text.setdefault(line, Command(line, document))
+    return list(commands_by_text.values())

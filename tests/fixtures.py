@@ -61,11 +61,11 @@ def cases(*patterns, function=None, where=None):
       function: a pattern of what `meta` calls the recorded function.
       where: function of a `meta`, True for those wanted.
     """
-    patterns = [each if "/" in each else each + "/*" for each in patterns]
+    patterns = [pattern if "/" in pattern else pattern + "/*" for pattern in patterns]
     return [
         name
         for name, meta in _metas().items()
-        if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         and (
             function is None or fnmatch.fnmatchcase(meta.get("function", ""), function)
         )
@@ -102,11 +102,11 @@ def group(case, prefix):
     }
 
 
-def assert_close(found, recorded, what="", tolerance=TOLERANCE):
+def assert_close(actual, recorded, what="", tolerance=TOLERANCE):
     """Equal shapes, and nowhere further apart than tolerance * max(1, |recorded|)."""
-    found, recorded = np.asarray(found), np.asarray(recorded)
-    assert found.shape == recorded.shape, what
-    worst = np.abs(np.asarray(found, np.float64) - recorded)
+    actual, recorded = np.asarray(actual), np.asarray(recorded)
+    assert actual.shape == recorded.shape, what
+    worst = np.abs(np.asarray(actual, np.float64) - recorded)
     worst = (worst / np.maximum(1, np.abs(recorded))).max(initial=0)
     assert worst <= tolerance, "{}: off by {:.3g}, wanted {:g}".format(
         what, worst, tolerance

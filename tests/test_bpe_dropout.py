@@ -106,9 +106,9 @@ def test_pieces_come_as_often_as_sentencepiece_draws_them(path, word):
     """Of 20,000 draws each, a share of p has a deviation of √(2 p (1 − p) / 20,000):
     five of them are allowed, with 1e-3 for the rarest."""
     draws = 20000
-    ours = frequencies(vocabulary(path, 0.3).encode_lines([word] * draws))
+    frequencies_here = frequencies(vocabulary(path, 0.3).encode_lines([word] * draws))
     model = Vocabulary(path)._model
-    theirs = frequencies(
+    frequencies_there = frequencies(
         [
             model.encode(
                 word, out_type=int, enable_sampling=True, alpha=0.3, nbest_size=-1
@@ -116,7 +116,7 @@ def test_pieces_come_as_often_as_sentencepiece_draws_them(path, word):
             for _ in range(draws)
         ]
     )
-    assert len(ours) > 3
-    for ids in {*ours, *theirs}:
-        p, q = ours.get(ids, 0), theirs.get(ids, 0)
+    assert len(frequencies_here) > 3
+    for ids in {*frequencies_here, *frequencies_there}:
+        p, q = frequencies_here.get(ids, 0), frequencies_there.get(ids, 0)
         assert abs(p - q) < 5 * (2 * max(p, q) * (1 - max(p, q)) / draws) ** 0.5 + 1e-3

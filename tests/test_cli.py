@@ -29,22 +29,22 @@ DOC = """Does something: `python x.py --logdir logs/sample`.
 
 
 def parser():
-    made = cli.make_parser("x.py", DOC)
-    made.add_argument("--logdir", type=cli.path, metavar="DIR")
-    made.add_argument("names", nargs="*")
-    cli.add_settings(made, hparams.FIELDS)
-    return made
+    parser = cli.make_parser("x.py", DOC)
+    parser.add_argument("--logdir", type=cli.path, metavar="DIR")
+    parser.add_argument("names", nargs="*")
+    cli.add_settings(parser, hparams.FIELDS)
+    return parser
 
 
 def parsed(*argv):
-    return cli.typed_settings(cli.parse(parser(), list(argv)), hparams.FIELDS)
+    return cli.read_settings(cli.parse(parser(), list(argv)), hparams.FIELDS)
 
 
 # --- Flags ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "argv, wanted",
+    "argv, expected",
     [
         ([], {}),
         (["--joint_vocab", "false"], {"joint_vocab": False}),
@@ -55,8 +55,8 @@ def parsed(*argv):
         (["--deterministic", "--seed", "2"], {"deterministic": True, "seed": 2}),
     ],
 )
-def test_flags_give_exactly_what_was_said(argv, wanted):
-    assert parsed(*argv) == wanted
+def test_flags_give_exactly_what_was_said(argv, expected):
+    assert parsed(*argv) == expected
 
 
 def test_what_follows_two_dashes_is_no_flag():
@@ -99,11 +99,11 @@ def test_wrong_flags_exit_with_status_2(capsys, argv, message):
 @pytest.mark.parametrize("flag", ["--logdir", "--json"])
 def test_a_path_that_is_empty_is_refused(capsys, flag):
     """An --out that became empty would be the current folder."""
-    made = parser()
-    made.add_argument("--json", type=cli.path, metavar="FILE")
-    cli.parse(made, [flag, "a"])
+    command_parser = parser()
+    command_parser.add_argument("--json", type=cli.path, metavar="FILE")
+    cli.parse(command_parser, [flag, "a"])
     with pytest.raises(SystemExit):
-        cli.parse(made, [flag, ""])
+        cli.parse(command_parser, [flag, ""])
     assert f"{flag}: expected a path, got an empty name" in capsys.readouterr().err
 
 
@@ -149,8 +149,8 @@ def test_what_is_a_bug_keeps_its_traceback(capsys):
 
 def test_what_was_interrupted_says_how_to_continue(capsys):
     error = Stopped(signal.SIGINT)
-    said = "x.py: interrupted; run it again\n"
-    assert end_of(capsys, error, advice="run it again") == (130, said)
+    message = "x.py: interrupted; run it again\n"
+    assert end_of(capsys, error, advice="run it again") == (130, message)
     assert end_of(capsys, returned=1) == (1, "")
     assert end_of(capsys) == (0, "")
 
@@ -204,7 +204,11 @@ except SystemExit as stopped:
 
 @pytest.mark.parametrize(
     "file",
-    [each.file for each in terminal.COMMANDS.values() if each.file.endswith(".py")],
+    [
+        command.file
+        for command in terminal.COMMANDS.values()
+        if command.file.endswith(".py")
+    ],
 )
 def test_help_needs_no_tensorflow_and_shows_the_examples(file):
     done = process(RUN, file, "--help")
@@ -242,12 +246,12 @@ def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
 
 @pytest.mark.slow
 def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tmp_path):
-    ours = ("step ", "learning rate: ", "memory for ", "stopped at ")
+    prefixes = ("step ", "learning rate: ", "memory for ", "stopped at ")
     flags = [f"--data={digits}", "--logdir", str(tmp_path / "new"), "--max_steps=4"]
     trains = process(RUN, "train.py", *corpora.TINY, *flags)
     assert trains.returncode == 0
     for line in trains.stderr.splitlines():
-        assert line.startswith(ours) or " parameters; step 0 of " in line
+        assert line.startswith(prefixes) or " parameters; step 0 of " in line
     logdir = shutil.copytree(trained, str(tmp_path / "trained"))
     for verbose in ([], ["--verbose"]):
         flags = [f"--data={digits}", f"--logdir={logdir}", "--search=greedy"]
@@ -264,8 +268,8 @@ def test_the_program_lists_and_completes_its_commands(capsys):
     listed = capsys.readouterr().out
     program.main(["completion", "bash"])
     completed = capsys.readouterr().out
-    for name, each in terminal.COMMANDS.items():
-        assert each.summary in listed
+    for name, command in terminal.COMMANDS.items():
+        assert command.summary in listed
         assert f"    {name}) words='--help --verbose " in completed
     program.main(["completion", "--help"])
     assert "source <(transformer-tf completion bash)" in capsys.readouterr().out
@@ -280,13 +284,13 @@ def test_the_program_lists_and_completes_its_commands(capsys):
 def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
     refuse = ["eval", "--logdir", "none"]
     line = corpora.refusal(capsys, *refuse)
-    assert line.startswith("eval.py: ") and line.endswith("written by train.py")
+    assert line.startswith("eval.py: ") and line.endswith("; train.py writes one")
     assert terminal.command_line("launch") == "python -m transformer.launch"
     for typed in ("/usr/bin/transformer-tf", transformer.__main__.__file__):
         monkeypatch.setattr(sys, "argv", [typed])
         line = corpora.refusal(capsys, *refuse)
         assert line.startswith("transformer-tf eval: ")
-        assert line.endswith("written by transformer-tf train")
+        assert line.endswith("; transformer-tf train writes one")
         assert terminal.command_line("launch") == "transformer-tf launch"
 
 

@@ -185,10 +185,10 @@ class World:
     def provide(self, command):
         """Put there what a command expects to find; take away what it writes."""
         is_training = " train.py" in " " + command
-        others = [
-            each for each in values(command, "--compare") if not each.endswith(".en")
+        logdirs = [
+            name for name in values(command, "--compare") if not name.endswith(".en")
         ]
-        for name in values(command, "--logdir") + others:
+        for name in values(command, "--logdir") + logdirs:
             if is_training:  # a log directory of another command has another corpus
                 shutil.rmtree(self.path(name), ignore_errors=True)
             elif not os.path.exists(self.path(name)):
@@ -243,13 +243,13 @@ class World:
 def values(command, flag):
     """The words behind a flag, up to the next flag or the end of the program."""
     words = re.sub(r"([|<>])", r" --\1 ", command).split()
-    found = []
+    flag_values = []
     for place, word in enumerate(words):
         if word == flag:
             rest = words[place + 1 :]
-            ends = [i for i, each in enumerate(rest) if each.startswith("--")]
-            found += rest[: ends[0] if ends else None]
-    return found
+            ends = [i for i, following in enumerate(rest) if following.startswith("--")]
+            flag_values += rest[: ends[0] if ends else None]
+    return flag_values
 
 
 def small(command):
@@ -263,7 +263,7 @@ def small(command):
         command = re.sub(rf"(?<!\S)({spelled}) \S+", rf"\1 {value}", command)
     for script, flags in NEEDED.items():
         if script in command:
-            missing = [each for each in flags if each.split()[0] not in command.split()]
+            missing = [flag for flag in flags if flag.split()[0] not in command.split()]
             command = " ".join([command, *missing])
     if "--help" in command:
         return command
@@ -281,8 +281,10 @@ def world(tmp_path_factory):
     """The world, with a corpus and a trained model in it."""
     elsewhere = str(tmp_path_factory.mktemp("elsewhere"))
     script = "import os, transformer; print(os.path.isabs(transformer.__file__))"
-    found = subprocess.run([sys.executable, "-c", script], cwd=elsewhere, env=without())
-    assert found.returncode == 0, (
+    process = subprocess.run(
+        [sys.executable, "-c", script], cwd=elsewhere, env=without()
+    )
+    assert process.returncode == 0, (
         "wanted an environment made by: pip install -e '.[test]'"
     )
     world = World(elsewhere)
@@ -296,7 +298,7 @@ def world(tmp_path_factory):
 
 def without():
     """The environment without PYTHONPATH."""
-    return {name: each for name, each in os.environ.items() if name != "PYTHONPATH"}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def reason_not_to_run(command):
@@ -319,14 +321,16 @@ def form(command):
 
 @pytest.mark.parametrize("pattern", NOT_RUN)
 def test_what_is_not_run_is_shown(pattern):
-    assert any(re.match(r"(python3? )?" + pattern, each.text) for each in commands())
+    assert any(
+        re.match(r"(python3? )?" + pattern, command.text) for command in commands()
+    )
 
 
 # Of commands that differ in the values of their flags alone, the first.
 COMMANDS = {}
-for each in commands():
-    if not reason_not_to_run(each.text):
-        COMMANDS.setdefault(form(each.text), each)
+for command in commands():
+    if not reason_not_to_run(command.text):
+        COMMANDS.setdefault(form(command.text), command)
 # Programs that read a log directory: one stands for it here.
 PROGRAMS = [
     text
@@ -339,9 +343,9 @@ PROGRAMS = [
 @pytest.mark.parametrize(
     "command",
     [
-        each.text
-        for each in COMMANDS.values()
-        if not re.match(r"(\w+=\S+ )*make ", each.text)
+        command.text
+        for command in COMMANDS.values()
+        if not re.match(r"(\w+=\S+ )*make ", command.text)
     ],
 )
 def test_a_command_of_the_documents(world, command):
@@ -352,16 +356,16 @@ def test_a_command_of_the_documents(world, command):
     unknown = re.findall(r"(?<![\w/.$-])[A-Z]{3,}(?![\w/.=-])", command)
     assert not unknown, "say in PLACEHOLDERS what it stands for"
     world.provide(command)
-    statuses = [each for script, each in STATUSES.items() if script in command]
+    statuses = [status for script, status in STATUSES.items() if script in command]
     world.run(command, *statuses)
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        each.text
-        for each in COMMANDS.values()
-        if re.match(r"(\w+=\S+ )*make ", each.text)
+        command.text
+        for command in COMMANDS.values()
+        if re.match(r"(\w+=\S+ )*make ", command.text)
     ],
 )
 def test_a_make_command_of_the_documents_can_be(world, command):
@@ -370,12 +374,12 @@ def test_a_make_command_of_the_documents_can_be(world, command):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_of_the_documents_that_reads_a_log_directory(world, program):
-    said = world.run(f"python -c {shlex.quote(program)}")
-    assert re.search(r"^ *\d+\.\d+", said, re.M)
+    output = world.run(f"python -c {shlex.quote(program)}")
+    assert re.search(r"^ *\d+\.\d+", output, re.M)
 
 
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_a_make_target(world, target):
-    said = world.make(f"{target} {TARGETS[target]}")
+    output = world.make(f"{target} {TARGETS[target]}")
     if target == "demo":
-        assert "Source, translation and reference:" in said
+        assert "Source, translation and reference:" in output

@@ -186,8 +186,8 @@ def test_a_passing_fault_is_tried_again_and_a_lasting_one_refused(
 
 def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
     server.plan = [too_long]
-    said = refused(capsys, *arguments(server, tmp_path / "out"))
-    assert f"/train.tgz: expected {len(TRAIN):,} bytes, got more" in said
+    message = refused(capsys, *arguments(server, tmp_path / "out"))
+    assert f"/train.tgz: expected {len(TRAIN):,} bytes, got more" in message
     assert len(server.asked) == 1 and os.listdir(str(tmp_path)) == []
 
 
@@ -220,13 +220,13 @@ def test_text_that_was_changed_is_not_replaced(server, tmp_path, capsys):
     assert corpora.read_tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("more", [(), (("more.en", b"one line\n"),)])
+@pytest.mark.parametrize("extra_entries", [(), (("more.en", b"one line\n"),)])
 def test_an_archive_that_does_not_fit_leaves_no_text(
-    server, tmp_path, capsys, monkeypatch, more
+    server, tmp_path, capsys, monkeypatch, extra_entries
 ):
     names = ("tiny.de", "tiny.en", "more.de")
     server.files["train.tgz"] = tar_of(
-        *[(name, text_of(TEXT["train"][0])) for name in names], *more
+        *[(name, text_of(TEXT["train"][0])) for name in names], *extra_entries
     )
     monkeypatch.setitem(download.CORPORA, "tiny", row(server.files))
     assert "more.en" in refused(capsys, *arguments(server, tmp_path / "out"))

@@ -39,14 +39,14 @@ def text(tmp_path):
     return corpora.write_text(tmp_path / "text", splits)
 
 
-def words(text, *more):
+def words(text, *flags):
     """The flags for the text of a folder."""
     named = [
         word
         for split in ("train", "dev", "test")
         for word in (f"--{split}", f"{text}/{split}.de", f"{text}/{split}.en")
     ]
-    return [*FLAGS, *named, *more]
+    return [*FLAGS, *named, *flags]
 
 
 def prepared(out, *flags):
@@ -62,9 +62,9 @@ def report(out, split="train"):
 
 def lines_of(out, split="train"):
     """The prepared pairs of a split, decoded."""
-    decode, found = load_vocabularies(str(out)).source.decode, Split(str(out), split)
+    decode, pairs = load_vocabularies(str(out)).source.decode, Split(str(out), split)
     return [
-        (decode(found.source(i)), decode(found.target(i))) for i in range(len(found))
+        (decode(pairs.source(i)), decode(pairs.target(i))) for i in range(len(pairs))
     ]
 
 
@@ -95,8 +95,8 @@ def test_dropout_is_drawn_anew_in_each_chunk(tmp_path, text):
         corpora.write_lines(f"{text}/train.{language}", lines * 9)
     flags = words(text, "--bpe_dropout", "0.5", "--vocab_size", "22")
     prepared(tmp_path / "out", *flags)
-    found = Split(str(tmp_path / "out"), "train")
-    ids = [found.source(i).tolist() for i in range(len(found))]
+    split = Split(str(tmp_path / "out"), "train")
+    ids = [split.source(i).tolist() for i in range(len(split))]
     assert (
         len({str(ids[i : i + CHUNK_SIZE]) for i in range(0, len(ids), CHUNK_SIZE)}) == 9
     )
@@ -110,9 +110,9 @@ def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
             read.append(task)
             yield task
 
-    for number, result in enumerate(pool.results(negating, tasks(), 2)):
-        assert result == -number
-        assert len(read) <= number + 4
+    for task, result in enumerate(pool.results(negating, tasks(), 2)):
+        assert result == -task
+        assert len(read) <= task + 4
 
 
 def test_what_a_worker_refuses_ends_the_work():
@@ -129,8 +129,8 @@ def test_a_worker_that_is_killed_leaves_nothing(tmp_path, text, monkeypatch, cap
         corpus, "_encode", lambda *_: pool.results(negating, ["killed"], 2)
     )
     argv = ["--out", tmp_path / "out", *words(text, "--workers", "2")]
-    said = corpora.refusal(capfd, "prepare", *argv)
-    assert "run the same command again, with fewer --workers" in said
+    message = corpora.refusal(capfd, "prepare", *argv)
+    assert "run the same command again, with fewer workers" in message
     assert os.listdir(str(tmp_path)) == ["text"]
 
 
@@ -138,7 +138,7 @@ def children_of(parent):
     """The processes that a process has started and that have not ended."""
     path = f"/proc/{parent}/task/{parent}/children"
     with open(path, encoding="utf-8") as file:
-        return [int(number) for number in file.read().split()]
+        return [int(pid) for pid in file.read().split()]
 
 
 # Prepares with small chunks, and many lines for a vocabulary.
@@ -155,9 +155,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no Linux")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_prepare_and_its_workers_and_the_next_run_tidies(
-    tmp_path, text, number
+    tmp_path, text, signal_number
 ):
     """A worker trains a vocabulary, on long text, when the signal comes."""
     out = tmp_path / "out"
@@ -179,16 +179,16 @@ def test_a_signal_ends_prepare_and_its_workers_and_the_next_run_tidies(
         corpora.wait_until(lambda: len(children_of(process.pid)) > 1)
         time.sleep(1)  # until they work
         started = children_of(process.pid)
-        process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
-    killed = number == signal.SIGKILL
-    assert process.returncode == (-number if killed else 128 + number)
-    assert said.count("\n") == (0 if killed else 1), said
+        process.send_signal(signal_number)
+        stderr = process.communicate(timeout=60)[1]
+    killed = signal_number == signal.SIGKILL
+    assert process.returncode == (-signal_number if killed else 128 + signal_number)
+    assert stderr.count("\n") == (0 if killed else 1), stderr
     corpora.wait_until(lambda: not any(map(corpora.is_running, started)))
     left = [name for name in os.listdir(str(tmp_path)) if name.startswith(".")]
     assert len(left) == killed and not out.exists()
-    wanted = prepared(tmp_path / "wanted", *words(text))
-    assert prepared(out, *flags) == wanted
+    expected = prepared(tmp_path / "expected", *words(text))
+    assert prepared(out, *flags) == expected
     assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".")]
 
 
@@ -256,12 +256,12 @@ def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
     capsys.readouterr()
     prepared(tmp_path / "out", *flags, "--max_ratio", "4")
     assert lines_of(tmp_path / "out") == [pairs[i] for i in (0, 1, 4)]
-    found = report(tmp_path / "out")
-    dropped = {reason: found[reason] for reason in corpus.REASONS}
-    assert dropped == {"empty": 1, "too_long": 1, "ratio": 1} and found["pairs"] == 3
-    assert found["max_ratio"] == 4
-    said = capsys.readouterr().out.splitlines()[-3]
-    assert said.startswith(
+    entry = report(tmp_path / "out")
+    dropped = {reason: entry[reason] for reason in corpus.REASONS}
+    assert dropped == {"empty": 1, "too_long": 1, "ratio": 1} and entry["pairs"] == 3
+    assert entry["max_ratio"] == 4
+    line = capsys.readouterr().out.splitlines()[-3]
+    assert line.startswith(
         "train: 3 pairs kept, 3 dropped (1 empty, 1 longer than 70 pieces, 1 over a "
         "ratio of 4), "
     )
@@ -280,10 +280,10 @@ def test_a_sample_has_so_many_lines_each_as_likely_as_any():
         == list(sample_lines("abc", 3, 9))
         == list("abc")
     )
-    found = list(sample_lines(range(2000), 2000, 500))
-    assert len(found) == 500 and found == sorted(set(found))
-    assert found == list(sample_lines(range(2000), 2000, 500))
-    counts = np.histogram(found, 10, (0, 2000))[0]
+    sample = list(sample_lines(range(2000), 2000, 500))
+    assert len(sample) == 500 and sample == sorted(set(sample))
+    assert sample == list(sample_lines(range(2000), 2000, 500))
+    counts = np.histogram(sample, 10, (0, 2000))[0]
     assert abs(counts - 50).max() < 5 * 6.2  # 50 on average, with a deviation of 6
 
 
@@ -294,8 +294,8 @@ def test_a_vocabulary_is_trained_on_a_sample_of_a_large_corpus(
     flags = words(text, *kind, "--vocab_lines", "40")
     files = prepared(tmp_path / "here", *flags)
     of = "60 lines of each language" if kind else "120 lines"
-    said = f"vocabulary: trained on 40 of {of}, drawn at random"
-    assert said in capsys.readouterr().out
+    line = f"vocabulary: trained on 40 of {of}, drawn at random"
+    assert line in capsys.readouterr().out
     monkeypatch.setattr(sentencepiece_model, "MANY_LINES", 39)
     assert prepared(tmp_path / "elsewhere", *flags) == files  # in another process
     capsys.readouterr()

@@ -133,8 +133,8 @@ def test_no_file_names_a_folder_of_one_machine():
     pattern = re.compile(r"(?<![\w./}*-])/(?:" + roots + r")/\S*")
     paths = CODE + TESTS
     paths += present("*.md", "*/*.md", "*.toml", "setup.*", "Makefile", ".ci/run")
-    found = [(path, match) for path in paths for match in pattern.findall(read(path))]
-    assert found == []
+    matches = [(path, match) for path in paths for match in pattern.findall(read(path))]
+    assert matches == []
 
 
 # What is installed

@@ -74,10 +74,10 @@ def summary(folder):
 def refused(capsys, root, argv):
     """Runs prepare on what must be refused; returns what it said, one line."""
     before = corpora.read_tree(root)
-    said = corpora.refusal(capsys, "prepare", *argv)
+    message = corpora.refusal(capsys, "prepare", *argv)
     assert corpora.read_tree(root) == before
-    assert said.startswith("prepare.py: ")
-    return said
+    assert message.startswith("prepare.py: ")
+    return message
 
 
 # What is written
@@ -124,8 +124,8 @@ def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
     flags = ["--byte_fallback", "--character_coverage", "0.99"]
     corpora.run_command("prepare", "--out", out, "--vocab_size", "310", *flags)
     vocabulary = load_vocabularies(out).source
-    known = set("".join(vocabulary.pieces(range(vocabulary.size))))
-    assert "a" in known and "ß" not in known
+    pieces = set("".join(vocabulary.pieces(range(vocabulary.size))))
+    assert "a" in pieces and "ß" not in pieces
     line = "die große Wiese 🙂"
     ids = vocabulary.encode(line)
     assert UNK not in ids
@@ -133,19 +133,19 @@ def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
 
 
 def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
-    out, given = fill(tmp_path / "out"), tmp_path / "given"
+    out, vocab_folder = fill(tmp_path / "out"), tmp_path / "vocab_folder"
     corpora.run_command("prepare", "--out", out, *SMALL)
-    given.mkdir()
+    vocab_folder.mkdir()
     kinds = [(JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
         (name, word_list, [*WORDS[language], "und"])
         for name, language in zip(SEPARATE_WORDS, WORDS)
     ]
     for files in (kinds[:1], kinds[1:]):
-        for path in given.iterdir():
+        for path in vocab_folder.iterdir():
             path.unlink()
         for name, write_list, words in files:
-            write_list(given / name, 80, sorted(set(words)))
-        corpora.run_command("prepare", "--out", out, "--vocab_from", given)
+            write_list(vocab_folder / name, 80, sorted(set(words)))
+        corpora.run_command("prepare", "--out", out, "--vocab_from", vocab_folder)
         vocabularies = load_vocabularies(out)
         assert vocabularies.joint is (len(files) == 1)
         assert summary(out)["vocab"] == {
@@ -206,21 +206,21 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
 
 def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
     """The ids are those of its own corpus; a unigram model has no merges."""
-    own, given = fill(tmp_path / "own"), fill(tmp_path / "given")
+    own, copied = fill(tmp_path / "own"), fill(tmp_path / "copied")
     corpora.run_command(
         "prepare", "--out", own, "--vocab_size", "45", "--bpe_dropout", "0.3"
     )
     corpora.run_command(
-        "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
+        "prepare", "--out", copied, "--vocab_from", own, "--bpe_dropout", "0.3"
     )
     for side in ("source", "target"):
-        assert load(given, "train", side) == load(own, "train", side)
+        assert load(copied, "train", side) == load(own, "train", side)
     corpora.run_command(
         "prepare", "--out", own, "--vocab_size", "45", "--model_type", "unigram"
     )
     with pytest.raises(SystemExit):
         corpora.run_command(
-            "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
+            "prepare", "--out", copied, "--vocab_from", own, "--bpe_dropout", "0.3"
         )
     assert "expected a vocabulary of the model type bpe" in capsys.readouterr().err
 
@@ -266,7 +266,7 @@ def test_the_languages_are_those_of_the_flags(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names, found",
+    "names, expected",
     [
         (("corpus.es", "corpus.en"), ["es", "en"]),
         (("a.de-es.es.gz", "a.de-es.de.gz"), ["es", "de"]),
@@ -275,7 +275,7 @@ def test_the_languages_are_those_of_the_flags(tmp_path):
         (("text.src", "text.tgt"), ["source", "target"]),
     ],
 )
-def test_the_languages_are_those_of_the_file_names(tmp_path, names, found):
+def test_the_languages_are_those_of_the_file_names(tmp_path, names, expected):
     """Else they have neutral names, and the files in the data folder too."""
     out = str(tmp_path / "out")
     argv = ["--out", out, *SMALL]
@@ -285,14 +285,14 @@ def test_the_languages_are_those_of_the_file_names(tmp_path, names, found):
         for language, name in zip(WORDS, names):
             argv.append(write(tmp_path / split / name, sentences(split, language)))
     corpora.run_command("prepare", *argv)
-    assert languages(out) == found
-    for language, name in zip(WORDS, found):
+    assert languages(out) == expected
+    for language, name in zip(WORDS, expected):
         lines = list(read_lines(os.path.join(out, f"dev.{name}")))
         assert lines == sentences("dev", language)
     corpora.run_command(
         "prepare", *argv[: argv.index("--dev")]
     )  # dev is found in the folder
-    assert languages(out) == found
+    assert languages(out) == expected
 
 
 # What is refused
@@ -301,8 +301,8 @@ def test_the_languages_are_those_of_the_file_names(tmp_path, names, found):
 def test_files_of_different_line_counts(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "dev.en", sentences("dev", "en")[:-1])
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    assert f"got 9 in {out}/dev.de and 8 in {out}/dev.en" in said
+    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert f"got 9 in {out}/dev.de and 8 in {out}/dev.en" in message
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
@@ -310,8 +310,8 @@ def test_an_empty_split_is_refused_before_any_work(tmp_path, capsys, split):
     out = fill(tmp_path)
     for language in WORDS:
         write(tmp_path / f"{split}.{language}", [])
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    assert f"{split}: expected text, got empty files: {out}/{split}.de" in said
+    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert f"{split}: expected text, got empty files: {out}/{split}.de" in message
 
 
 def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
@@ -319,8 +319,8 @@ def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
     corpora.run_command("prepare", "--out", out, "--vocab_size", "40", "--separate")
     reverse = ["--source_lang", "en", "--target_lang", "de", "--vocab_from", out]
     argv = ["--out", fill(tmp_path / "reverse"), *reverse]
-    said = refused(capsys, tmp_path, argv)
-    assert "expected the vocabularies of en → de, got those of de → en" in said
+    message = refused(capsys, tmp_path, argv)
+    assert "expected the vocabularies of en → de, got those of de → en" in message
     corpora.run_command("prepare", "--out", out, *SMALL)
     corpora.run_command("prepare", *argv)
 
@@ -328,13 +328,13 @@ def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_a_missing_split(tmp_path, capsys, split):
     out = fill(tmp_path, splits=[name for name in PAIRS if name != split])
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    assert f"{split}.de" in said
-    assert f"--{split} SOURCE TARGET" in said
+    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert f"{split}.de" in message
+    assert f"--{split} SOURCE TARGET" in message
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         ("--source_lang en --target_lang en", "expected two different names, got 'en'"),
         ("--source_lang ../de", "expected letters, digits, - and _ only, got '../de'"),
@@ -349,10 +349,10 @@ def test_a_missing_split(tmp_path, capsys, split):
         ("--train a.de a.en nan", "1000, got 'nan'"),
     ],
 )
-def test_flags_that_cannot_be(tmp_path, capsys, flags, said):
+def test_flags_that_cannot_be(tmp_path, capsys, flags, message):
     out = fill(tmp_path)
     argv = ["--out", out, *SMALL, *flags.split()]
-    assert said in refused(capsys, tmp_path, argv)
+    assert message in refused(capsys, tmp_path, argv)
 
 
 @pytest.mark.parametrize(
@@ -363,9 +363,11 @@ def test_flags_that_cannot_be(tmp_path, capsys, flags, said):
 def test_other_kinds_of_text_are_refused_with_advice(tmp_path, capsys, content):
     out = fill(tmp_path)
     write(tmp_path / "dev.de", content)
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    assert "dev.de:1: expected UTF-8, got the byte" in said
-    assert "a name that ends in .gz" in said and "iconv -f LATIN1 -t UTF-8" in said
+    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert "dev.de:1: expected UTF-8, got the byte" in message
+    assert (
+        "a name that ends in .gz" in message and "iconv -f LATIN1 -t UTF-8" in message
+    )
 
 
 def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
@@ -377,10 +379,10 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
         (["test.de", "test.en"], "expected no file, or the text of"),
     ):
         named = [os.path.join(out, name) for name in dev]
-        said = refused(
+        message = refused(
             capsys, tmp_path, ["--out", out, *SMALL, *train, "--dev", *named]
         )
-        assert reason in said
+        assert reason in message
 
 
 def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room):
@@ -388,9 +390,9 @@ def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room
     out = fill(tmp_path)
     corpora.run_command("prepare", "--out", out, *SMALL)
     room(400)
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
     room()
-    assert "no space" in said and "File too large" in said and out in said
+    assert "no space" in message and "File too large" in message and out in message
 
 
 def test_a_log_directory_is_not_prepared(tmp_path, capsys):
@@ -402,17 +404,17 @@ def test_a_log_directory_is_not_prepared(tmp_path, capsys):
 def test_a_split_with_nothing_left(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "train.en", [""] * PAIRS["train"])
-    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "40"])
-    assert "60 empty" in said
+    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "40"])
+    assert "60 empty" in message
 
 
 def test_a_vocabulary_of_another_size_names_the_size_that_works(tmp_path, capsys):
     out = fill(tmp_path)
-    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "5"])
-    assert "got 5; raise --vocab_size" in said
-    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
-    assert "lower --vocab_size to" in said
-    corpora.run_command("prepare", "--out", out, "--vocab_size", said.split()[-1])
+    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "5"])
+    assert "got 5; raise --vocab_size" in message
+    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
+    assert "lower --vocab_size to" in message
+    corpora.run_command("prepare", "--out", out, "--vocab_size", message.split()[-1])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left")])
@@ -447,7 +449,7 @@ def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tm
     for split in ("train", "dev"):
         write(tmp_path / f"{split}.de", german)
         write(tmp_path / f"{split}.zh", chinese)
-    named = [str(tmp_path / f"{each}.zh") for each in ("train", "dev")]
+    named = [str(tmp_path / f"{split}.zh") for split in ("train", "dev")]
     pairs = [[path.replace(".zh", ".de"), path] for path in named]
     out = str(tmp_path / "out")
     flags = ["--train", *pairs[0], "--dev", *pairs[1], "--vocab_size", "70"]
@@ -461,6 +463,6 @@ def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tm
     assert read_parallel(out, "", [pairs[1][0], reference]).tokenizer == "zh"
     assert read_parallel("", "", [pairs[1][0], reference]).tokenizer == "13a"
     wrong = [line.replace("狗", "猫") for line in chinese]
-    found = score(wrong, chinese, 0, list(METRICS), text.tokenizer)
-    assert 50 < found.bleu < 100 and "tok:zh" in found["bleu"].signature
-    assert 0 < found.ter < 20 and score(wrong, chinese).bleu < found.bleu
+    scores = score(wrong, chinese, 0, list(METRICS), text.tokenizer)
+    assert 50 < scores.bleu < 100 and "tok:zh" in scores["bleu"].signature
+    assert 0 < scores.ter < 20 and score(wrong, chinese).bleu < scores.bleu

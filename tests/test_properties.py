@@ -311,7 +311,7 @@ def test_settings_survive_the_disk_and_the_command_line(folder, values, dashed):
         f"--{name.replace('_', '-') if dashed else name}={value}"
         for name, value in values.items()
     ]
-    found = cli.typed_settings(cli.parse(PARSER, words), hparams.FIELDS)
+    found = cli.read_settings(cli.parse(PARSER, words), hparams.FIELDS)
     assert found == values
     assert hparams.resolve(found, "sample", folder) == hp
 

@@ -56,8 +56,8 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
     if not shown:
         pytest.skip("it is shown without flags")  # an example may have none
     text = corpora.run_python(*program, "--help").stdout
-    known = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", text)}
-    assert shown <= known, shown - known
+    flags = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", text)}
+    assert shown <= flags, shown - flags
 
 
 @pytest.mark.parametrize("document", documents())

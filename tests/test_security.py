@@ -69,19 +69,19 @@ def test_offsets_that_lead_elsewhere_are_refused(data, odd):
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("split, number", [("train", -1), ("dev", 25)])
-def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, number):
+@pytest.mark.parametrize("split, bad_id", [("train", -1), ("dev", 25)])
+def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, bad_id):
     path = data / f"{split}.target.ids.npy"
     ids = np.load(str(path)).astype(np.int32)
-    ids[7] = number
+    ids[7] = bad_id
     np.save(str(path), ids)
     summary = json.loads((data / "corpus.json").read_text())
     del summary["sha256"]  # else that is refused first
     (data / "corpus.json").write_text(json.dumps(summary))
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "train", "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
-    assert path.name in said and str(number) in said and "from 1 to 24" in said
+    assert path.name in message and str(bad_id) in message and "from 1 to 24" in message
     assert not (tmp_path / "logs").exists()
 
 
@@ -93,10 +93,10 @@ def test_a_file_that_changed_since_it_was_prepared_is_refused(
     content[-1] ^= 1
     (data / name).write_bytes(bytes(content))
     (data / "test.de").unlink()  # training does not need it
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "train", "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
-    assert str(data / name) in said and "prepare.py" in said
+    assert str(data / name) in message and "prepare.py" in message
     assert not (tmp_path / "logs").exists()
 
 

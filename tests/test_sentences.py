@@ -8,7 +8,7 @@ from transformer.text import sentences
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, num_sentences",
     [
         ("Der Hund schläft. Die Frau kommt!", 2),
         ("Kommt sie? „Ja.“ Er geht …  Gut", 4),
@@ -26,16 +26,19 @@ from transformer.text import sentences
         (" \n\t ", 0),
     ],
 )
-def test_sentences_end_where_a_reader_ends_them(text, wanted):
-    assert len(sentences.split(text)) == wanted
+def test_sentences_end_where_a_reader_ends_them(text, num_sentences):
+    assert len(sentences.split(text)) == num_sentences
 
 
 @hypothesis.given(st.text(st.sampled_from('aB.!?…“”"() \n\t\r19é\u2028'), max_size=60))
 def test_nothing_is_lost_and_no_sentence_is_empty(text):
-    made = sentences.split(text)
-    assert "".join(map("".join, made)) == text.lstrip()
-    assert all(one.strip() == one != "" and not space.strip() for one, space in made)
-    assert sentences.join([one for one, _ in made], made) == text.lstrip()
+    pairs = sentences.split(text)
+    assert "".join(map("".join, pairs)) == text.lstrip()
+    assert all(
+        sentence.strip() == sentence != "" and not space.strip()
+        for sentence, space in pairs
+    )
+    assert sentences.join([sentence for sentence, _ in pairs], pairs) == text.lstrip()
 
 
 def test_a_long_line_takes_no_long_time():

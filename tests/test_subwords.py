@@ -52,7 +52,7 @@ def vocabulary(path):
 
 
 @pytest.mark.parametrize(
-    "line, wanted",
+    "line, expected",
     [
         ("der Hund.", ["der_", "Hund_", "._"]),  # one space goes without saying
         ("der  d", ["der_", " ", " ", "_", "d_"]),  # two are a token
@@ -71,8 +71,8 @@ def vocabulary(path):
         ("ßd", ["\\", "2", "2", "3", ";", "d_"]),  # a letter all the same
     ],
 )
-def test_encodings_by_hand(vocabulary, line, wanted):
-    assert vocabulary.pieces(vocabulary.encode(line)) == wanted
+def test_encodings_by_hand(vocabulary, line, expected):
+    assert vocabulary.pieces(vocabulary.encode(line)) == expected
 
 
 @pytest.mark.parametrize("subtokens", [[], SOME, ["\U0001f600", "Ä", "\u00a0", "\r"]])
@@ -92,7 +92,7 @@ def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
 
 
 @pytest.mark.parametrize(
-    "written, said",
+    "written, text",
     [
         ("\\ud_", "_d"),
         ("\\d_", "\\d"),
@@ -108,9 +108,9 @@ def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
         ("d_ _d_", "d d"),
     ],
 )
-def test_what_a_model_may_say(vocabulary, written, said):
+def test_what_a_model_may_say(vocabulary, written, text):
     ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(50)))}
-    assert vocabulary.decode([ids[each] for each in written]) == said
+    assert vocabulary.decode([ids[piece] for piece in written]) == text
 
 
 def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
@@ -118,10 +118,10 @@ def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
         SubwordVocabulary(str(tmp_path / "none"))
     with pytest.raises(ValueError, match=r"got \['<PAD>', '<UNK>'\]"):
         SubwordVocabulary(write_lines(tmp_path / "words", ["<PAD>", "<UNK>", "a"]))
-    some = ["<pad>_", "<EOS>_", "ab_", *"a\\_u;012345689"]
-    for name, more, lacking in (("a", "b", "7"), ("b", "7", "b")):
-        with pytest.raises(ValueError, match=f"'{lacking}' is missing"):
-            SubwordVocabulary(write_lines(tmp_path / name, [*some, more]))
+    subtokens = ["<pad>_", "<EOS>_", "ab_", *"a\\_u;012345689"]
+    for name, last, missing in (("a", "b", "7"), ("b", "7", "b")):
+        with pytest.raises(ValueError, match=f"'{missing}' is missing"):
+            SubwordVocabulary(write_lines(tmp_path / name, [*subtokens, last]))
     with pytest.raises(ValueError, match="first, then"):
         SubwordVocabulary(write_lines(tmp_path / "empty", []))
 
@@ -134,14 +134,26 @@ def test_folders_know_their_subword_vocabularies(tmp_path):
     for size, name in zip((30, 40), SEPARATE_SUBWORDS):
         subword_list(separate / name, size)
     write_lines(words / JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>"])
-    found = load_vocabularies(str(joint))
-    assert found.joint and found.source is found.target and found.source.eos == 1
-    found = load_vocabularies(str(separate))
-    assert (found.joint, found.source.size, found.target.size) == (False, 30, 40)
+    vocabularies = load_vocabularies(str(joint))
+    assert (
+        vocabularies.joint
+        and vocabularies.source is vocabularies.target
+        and vocabularies.source.eos == 1
+    )
+    vocabularies = load_vocabularies(str(separate))
+    assert (vocabularies.joint, vocabularies.source.size, vocabularies.target.size) == (
+        False,
+        30,
+        40,
+    )
     assert vocabulary_class(str(separate)) is SubwordVocabulary
-    for one, other in ((joint, separate), (words, joint), (separate, words)):
+    for from_folder, to_folder in (
+        (joint, separate),
+        (words, joint),
+        (separate, words),
+    ):
         with pytest.raises(ValueError, match="expected the vocabulary of"):
-            copy_vocabularies(str(one), str(other))
+            copy_vocabularies(str(from_folder), str(to_folder))
     subword_list(separate / JOINT_SUBWORDS, 20)
     with pytest.raises(ValueError, match="expected one kind"):
         load_vocabularies(str(separate))

@@ -108,13 +108,15 @@ HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\0\u202eabc\u2028\udc9b"
 
 def test_control_characters_are_escaped_and_nothing_else():
     assert escape_control("größer 🙂 \u200d ​Привет!") == "größer 🙂 \u200d ​Привет!"
-    found = escape_control(HOSTILE)
-    assert found == (r"\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\x00\u202eabc\u2028\udc9b")
+    escaped = escape_control(HOSTILE)
+    assert escaped == (
+        r"\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\x00\u202eabc\u2028\udc9b"
+    )
 
 
 def test_what_is_said_is_a_line_each(capsys):
     terminal.print_lines("a\x1b[2J", "b\nc")
     terminal.make_warn("x.py")(HOSTILE)
-    said = capsys.readouterr()
-    assert said.out == "a\\x1b[2J\nb\\nc\n"
-    assert said.err == f"x.py: {escape_control(HOSTILE)}\n"
+    captured = capsys.readouterr()
+    assert captured.out == "a\\x1b[2J\nb\\nc\n"
+    assert captured.err == f"x.py: {escape_control(HOSTILE)}\n"

@@ -94,9 +94,9 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
     for path in (first, second):
         train_vocabulary([corpus, corpus], path, SIZE, model_type=model_type)
-    with open(first, "rb") as one, open(second, "rb") as other:
-        content = one.read()
-        assert content == other.read()
+    with open(first, "rb") as first_file, open(second, "rb") as second_file:
+        content = first_file.read()
+        assert content == second_file.read()
     assert os.path.dirname(corpus).encode("utf-8") not in content
 
 
@@ -130,14 +130,14 @@ def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
 
 def test_another_vocabulary_is_not_copied_over_one(tmp_path):
     """With it, the ids of a log directory would mean other words."""
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    for folder, words in ((ours, ["a", "b"]), (theirs, ["b", "a"])):
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder, words in ((source, ["a", "b"]), (target, ["b", "a"])):
         folder.mkdir()
         write_lines(folder / JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>", *words])
-    before = (theirs / JOINT_WORDS).read_bytes()
-    with pytest.raises(ValueError, match="expected the same vocabulary as .*ours"):
-        copy_vocabularies(str(ours), str(theirs))
-    assert (theirs / JOINT_WORDS).read_bytes() == before
+    before = (target / JOINT_WORDS).read_bytes()
+    with pytest.raises(ValueError, match="expected the same vocabulary as .*source"):
+        copy_vocabularies(str(source), str(target))
+    assert (target / JOINT_WORDS).read_bytes() == before
 
 
 def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):

@@ -105,8 +105,8 @@ class Installed:
     def run(self, program, *words, status=0, **options):
         """Run a program of the environment; return what it writes."""
         path = os.path.join(self.bin, program)
-        given = {"cwd": self.work, "env": self.variables, **options}
-        return run(path, *words, status=status, **given)
+        options = {"cwd": self.work, "env": self.variables, **options}
+        return run(path, *words, status=status, **options)
 
     def command(self, *words, **options):
         """Run transformer-tf."""
@@ -123,11 +123,11 @@ def trained(installed):
     """What each command of PATH wrote on its output."""
     splits = corpora.reversed_symbols({"train": 200, "dev": 5, "test": 5})
     corpora.write_text(os.path.join(installed.work, "digits"), splits)
-    said = {}
+    output = {}
     for name, flags in PATH.items():
         options = {"status": 1} if name == "doctor" else {}  # it finds too few steps
-        said[name] = installed.command(name, *flags.split(), **options)
-    return said
+        output[name] = installed.command(name, *flags.split(), **options)
+    return output
 
 
 # What is built
@@ -158,18 +158,18 @@ def test_the_wheel_says_what_it_is(wheel):
 
 
 def test_alone_it_lists_its_commands(installed):
-    said = installed.command()
-    assert said == installed.run("python", "-m", "transformer", "--help")
+    text = installed.command()
+    assert text == installed.run("python", "-m", "transformer", "--help")
     assert installed.command("--version") == f"transformer-tf {__version__}\n"
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_help_names_a_command_as_it_is_typed(installed, name):
-    said = installed.command(name, "--help")
-    assert said.startswith(f"usage: transformer-tf {name} ")
-    assert f"    transformer-tf {name} " in said
-    files = {os.path.basename(each.file) for each in COMMANDS.values()}
-    assert not files & set(re.findall(r"\w+\.py", said))
+    text = installed.command(name, "--help")
+    assert text.startswith(f"usage: transformer-tf {name} ")
+    assert f"    transformer-tf {name} " in text
+    files = {os.path.basename(command.file) for command in COMMANDS.values()}
+    assert not files & set(re.findall(r"\w+\.py", text))
 
 
 def test_bash_completes_commands_and_flags(installed):
@@ -180,12 +180,12 @@ def test_bash_completes_commands_and_flags(installed):
         ask transformer-tf train --pre; echo "${COMPREPLY[@]}"
         ask transformer-tf serve --logdir lo; echo "${COMPREPLY[@]}"
     """
-    said = run(
+    output = run(
         *("bash", "-uc", textwrap.dedent(script)),
         cwd=installed.work,
         env=installed.variables,
     )
-    assert said.splitlines() == ["train translate", "--preset --precision", ""]
+    assert output.splitlines() == ["train translate", "--preset --precision", ""]
     for shell in ("bash", "zsh"):
         if shutil.which(shell):
             run(shell, "-n", input=installed.command("completion", shell))
@@ -208,21 +208,21 @@ def test_the_sample_corpus_comes_with_the_package(installed, trained):
         copy = os.path.join(installed.work, "data/sample", os.path.basename(path))
         assert corpora.read_lines(copy) == corpora.read_lines(path)
     corpora.write_lines(os.path.join(installed.work, "data/sample/dev.de"), ["mine"])
-    said = installed.command("download", "sample", status=2)
-    assert "data/sample/dev.de: expected no other text" in said
+    message = installed.command("download", "sample", status=2)
+    assert "data/sample/dev.de: expected no other text" in message
 
 
 def test_it_translates_by_the_program_and_in_three_lines(installed, trained):
     lines = "1 2 3\n4 5\n"
-    said = installed.command("translate", "--logdir", "logs", input=lines)
+    output = installed.command("translate", "--logdir", "logs", input=lines)
     program = """
         from transformer import Translator
         with Translator("logs") as t:
             print(*(best.text for [best] in t.translate(["1 2 3", "4 5"])), sep="\\n")
     """
     program = textwrap.dedent(program)
-    assert installed.run("python", "-c", program).endswith(said)
-    assert len(said.splitlines()) == 2
+    assert installed.run("python", "-c", program).endswith(output)
+    assert len(output.splitlines()) == 2
 
 
 def test_it_exports(installed, trained):
@@ -235,8 +235,10 @@ def test_it_exports(installed, trained):
 @pytest.mark.skipif(not HAS_BFLOAT16, reason="several workers need TensorFlow 2")
 def test_several_workers_run_the_program(installed, trained):
     words = "launch --workers 2 -- transformer-tf train --data digits".split()
-    said = installed.command(*words, "--logdir=two", *TRAIN)
-    assert "[0] 2 workers: each computes 1 of 2 parts" in said and "dev BLEU" in said
+    output = installed.command(*words, "--logdir=two", *TRAIN)
+    assert (
+        "[0] 2 workers: each computes 1 of 2 parts" in output and "dev BLEU" in output
+    )
 
 
 # A checkout beside it
@@ -253,9 +255,9 @@ def test_the_files_of_a_checkout_run_its_own_package(installed, source, tmp_path
             text = file.read()
         with open(path, "w", encoding="utf-8") as file:
             file.write(text.replace('"""', '"""Here: ', 1))
-    said = installed.run("python", checkout + "/scripts/prepare.py", "--help")
-    assert said.startswith("usage: prepare.py ") and "Here: " in said
-    assert re.search(r"    python \S*checkout/scripts/prepare.py --out", said)
-    said = installed.run("python", "train.py", "--help", cwd=checkout)
-    assert said.startswith("usage: train.py ") and "Here: " in said and ", mine" in said
-    assert "    python train.py --preset sample" in said
+    text = installed.run("python", checkout + "/scripts/prepare.py", "--help")
+    assert text.startswith("usage: prepare.py ") and "Here: " in text
+    assert re.search(r"    python \S*checkout/scripts/prepare.py --out", text)
+    text = installed.run("python", "train.py", "--help", cwd=checkout)
+    assert text.startswith("usage: train.py ") and "Here: " in text and ", mine" in text
+    assert "    python train.py --preset sample" in text

@@ -9,25 +9,16 @@ imports only files listed above it. `train.py`, `eval.py` and `scripts/` combine
 import importlib
 from typing import Any
 
-# The exceptions of the package: the tree, with all classes, is in their module.
+# More special exceptions are in the module.
 _ERRORS = [
     "TransformerError",
     "SettingsError",
     "CorpusError",
-    "TextNotFound",
-    "DataFolderNotPrepared",
-    "DataFolderChanged",
     "VocabularyError",
-    "VocabularyNotFound",
-    "VocabularyFileError",
-    "VocabularyMismatch",
-    "VocabularySizeError",
     "CheckpointError",
-    "CheckpointNotFound",
     "LogDirectoryError",
-    "LogDirectoryNotFound",
+    "OutputFolderError",
     "EngineError",
-    "PackageNotInstalled",
 ]
 __all__ = ["HParams", "Transformer", "Translator", "modules", *_ERRORS]
 __version__ = "0.1.0"

@@ -105,7 +105,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table."""
-    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.read_settings(args, hparams.FIELDS))
     import_ctranslate2()  # refused early
     cli.start_tensorflow(args.verbose)
     from transformer.text.data_folder import read_parallel

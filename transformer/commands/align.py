@@ -51,7 +51,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, and print its error rate on test."""
-    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.read_settings(args, hparams.FIELDS))
     dev = read_aligned(hp.data, "dev")
     test = read_aligned(hp.data, "test")
     others = {

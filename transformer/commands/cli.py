@@ -117,7 +117,7 @@ def make_parser(name: str, doc: Optional[str]) -> Parser:
 def add_settings(parser: Parser, fields: Dict[str, Any]) -> None:
     """Add a flag for each field of the settings, under the heading of its group.
 
-    A flag that is not typed is absent from the parsed namespace; `typed_settings`
+    A flag that is not typed is absent from the parsed namespace; `read_settings`
     returns the others.
 
     Args:
@@ -164,7 +164,7 @@ def path(text: str) -> str:
     return text
 
 
-def typed_settings(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
+def read_settings(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
     """Return the settings that were typed on the command line: name → value.
 
     Args:

@@ -257,7 +257,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Print BLEU and what is wrong; return the exit status."""
-    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.read_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints  # needs TensorFlow
 

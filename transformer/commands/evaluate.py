@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
         files.refuse_missing_folder(args.json)
         if os.path.isdir(args.json):
             raise ValueError(f"--json: expected a file, got a folder, {args.json}")
-    changes = cli.typed_settings(args, hparams.FIELDS)
+    changes = cli.read_settings(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)

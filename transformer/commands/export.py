@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
         )
     replaced = MODEL if args.format == CTRANSLATE2 else ""
     refuse_used(args.out, "--out", replaced)
-    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.read_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.decoding import SEARCHES
     from transformer.exports import card

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_flags(args)
     refuse_paths(args.html, args.out)
     head = parse_head(args.head)
-    settings = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    settings = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
 

@@ -268,8 +268,8 @@ def parse_file_pairs(
     """
     file_pairs = {
         "train": [parse_weighted_pair(words) for words in train or []],
-        "dev": [FilePair(*dev)] if dev else [],
-        "test": [FilePair(*test)] if test else [],
+        "dev": [FilePair(dev[0], dev[1])] if dev else [],
+        "test": [FilePair(test[0], test[1])] if test else [],
     }
     return {split: pairs for split, pairs in file_pairs.items() if pairs}
 

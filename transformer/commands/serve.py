@@ -84,7 +84,7 @@ def parser() -> cli.Parser:
 
 def open_models(args: argparse.Namespace) -> List:
     """Open the models of the command line, each ready to translate."""
-    models = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
         raise ValueError("--ensemble: expected two or more --logdir, got one")
     others = models[1:] if args.ensemble else []

@@ -65,7 +65,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Refuse settings that cannot work, then train."""
-    flags = cli.typed_settings(args, hparams.FIELDS)
+    flags = cli.read_settings(args, hparams.FIELDS)
     hp = hparams.resolve(flags, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEFORE_SETTINGS)
     if args.init_from and not manifests.has_checkpoint(args.logdir):

@@ -261,7 +261,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_split(args)
     is_typed = sys.stdin.isatty()
     stdin = sys.stdin.buffer
-    models = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
+    models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
     reader = TolerantReader()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     by_line = is_typed or args.stream

@@ -17,9 +17,11 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── VocabularyFileError       a file is not a vocabulary that can be used
     │   ├── VocabularyMismatch        it is not the one that is needed
     │   │   └── CorpusVocabularyMismatch  a corpus was prepared with another one
+    │   ├── VocabulariesAmbiguous     two tables of embeddings have the same size
     │   └── VocabularySizeError       the text does not allow a size
     ├── CheckpointError           a checkpoint is broken, or of another model
     │   ├── CheckpointNotFound        there is none
+    │   ├── VariableNamesError        its variables have other names
     │   └── WeightsNotFinite          it has NaN or infinity
     ├── OutputFolderError         a folder cannot be written, or has other content
     ├── LogDirectoryError         a log directory cannot be used as it is

@@ -17,7 +17,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── VocabularyFileError       a file is not a vocabulary that can be used
     │   ├── VocabularyMismatch        it is not the one that is needed
     │   │   └── CorpusVocabularyMismatch  a corpus was prepared with another one
-    │   ├── VocabulariesAmbiguous     two tables of embeddings have the same size
+    │   ├── VocabulariesAmbiguous     which table is that of the source is unknown
     │   └── VocabularySizeError       the text does not allow a size
     ├── CheckpointError           a checkpoint is broken, or of another model
     │   ├── CheckpointNotFound        there is none

@@ -121,7 +121,7 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
         (["--out", "x.png", "another line"], "expected one sentence"),
         (["--out", "x.jpg"], "ends in .png, .svg, .pdf, got .jpg"),
         (["--html", "."], "expected a file, got a folder"),
-        (["--html", "none/x.html"], "expected an existing folder"),
+        (["--html", "none/x.html"], "the folder none is missing"),
         (["--out", "x.png", "--head", "9"], "expected 1 to 4"),
     ],
 )

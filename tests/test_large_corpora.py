@@ -110,23 +110,23 @@ def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
             read.append(task)
             yield task
 
-    for task, result in enumerate(pool.results(negating, tasks(), 2)):
+    for task, result in enumerate(pool.map_tasks(negating, tasks(), 2)):
         assert result == -task
         assert len(read) <= task + 4
 
 
 def test_what_a_worker_refuses_ends_the_work():
     with pytest.raises(ValueError, match="expected a number"):
-        list(pool.results(negating, [1, 2, "refused", 3, 4, 5, 6], 2))
+        list(pool.map_tasks(negating, [1, 2, "refused", 3, 4, 5, 6], 2))
 
 
 def test_a_worker_imports_no_tensorflow():
-    assert list(pool.results(negating, ["tensorflow"], 1)) == [False]
+    assert list(pool.map_tasks(negating, ["tensorflow"], 1)) == [False]
 
 
 def test_a_worker_that_is_killed_leaves_nothing(tmp_path, text, monkeypatch, capfd):
     monkeypatch.setattr(
-        corpus, "_encode", lambda *_: pool.results(negating, ["killed"], 2)
+        corpus, "_encode", lambda *_: pool.map_tasks(negating, ["killed"], 2)
     )
     argv = ["--out", tmp_path / "out", *words(text, "--workers", "2")]
     message = corpora.refusal(capfd, "prepare", *argv)

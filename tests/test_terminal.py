@@ -42,9 +42,9 @@ def test_plain_lines_where_there_is_no_terminal(now):
 def test_the_time_left_counts_what_this_process_did(now):
     progress = Progress(io.StringIO(), start=100)
     now[0] += 50
-    assert progress.left(150, 200) == "0:50"
-    assert progress.left(200, 200) == "0:00"
-    assert Progress(io.StringIO(), start=40).left(40, 40) == "0:00"
+    assert progress.time_left(150, 200) == "0:50"
+    assert progress.time_left(200, 200) == "0:00"
+    assert Progress(io.StringIO(), start=40).time_left(40, 40) == "0:00"
 
 
 def test_a_bar_on_a_terminal(now):
@@ -64,7 +64,7 @@ def test_a_bar_on_a_terminal(now):
 @pytest.mark.parametrize("make", [io.StringIO, Terminal])
 def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
     stream = make()
-    progress, times = Progress(stream, every=10.0), []
+    progress, times = Progress(stream, interval=10.0), []
     for second in range(25):
         shown = len(stream.getvalue())
         progress.show(second, 24, "text")

@@ -392,7 +392,7 @@ class TrainingData:
         self.dev_text = read_parallel(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
-        """Return the SHA-256 of the ids, the vocabulary and the dev text, by name."""
+        """Compute the SHA-256 of the ids, the vocabulary and the dev text, by name."""
         names = [name for name in ID_FILES if not name.startswith("test.")]
         names += vocabulary_names(self.train.folder)
         checksums = {}
@@ -406,7 +406,7 @@ class TrainingData:
         return checksums
 
     def longest(self) -> int:
-        """Return the number of tokens of the longest sentence of train."""
+        """Count the tokens of the longest sentence of train."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
         return int(max(side.max() for side in lengths))
 
@@ -690,11 +690,11 @@ class Training:
         if self.team.cluster:
             per_worker = tokens_per_second / self.graph.shards.workers
             speed += f", {per_worker:,.0f} per worker"
-        left = self.progress.left(step, last)
+        time_left = self.progress.time_left(step, last)
         self.progress.show(
             step,
             last,
-            f"step {step}/{last}  loss {loss:.3f}  {speed}  {left} left"
+            f"step {step}/{last}  loss {loss:.3f}  {speed}  {time_left} left"
             f"{format_scaling(scaling)}",
         )
         self.try_to_write(
@@ -843,7 +843,7 @@ def follow(run: Run, logdir: str, team: Team) -> None:
       team: the connection to the chief.
 
     Raises:
-      ValueError: something differs from the chief.
+      ValueError: the settings, the data or the checkpoint differ from the chief's.
       FloatingPointError: a loss or gradient is not finite.
       Ended: the chief was stopped, or a worker was lost.
     """
@@ -863,7 +863,7 @@ def follow(run: Run, logdir: str, team: Team) -> None:
 
 
 def describe_configuration(run: Run) -> Dict[str, Any]:
-    """Describe what must be the same on all workers: name → value."""
+    """List the settings and versions that all workers must share: name → value."""
     configuration = dataclasses.asdict(run.hp)
     del configuration["data"]  # its path may differ from machine to machine
     configuration.update(current_versions())

@@ -478,11 +478,11 @@ def describe_vocabulary(folder: str, model_type: str) -> Dict[str, Any]:
 
 def make_reporter(split: str) -> Callable[[int, int], None]:
     """Return a function that shows how many chunks of a split are encoded."""
-    progress = Progress(sys.stderr, every=0.2 if sys.stderr.isatty() else 10)
+    progress = Progress(sys.stderr, interval=0.2 if sys.stderr.isatty() else 10)
 
     def report(done, total):
         if total >= MANY_CHUNKS:
-            left = progress.left(done, total)
+            left = progress.time_left(done, total)
             text = f"{split}: {done:,} of {total:,} chunks, {left} left"
             progress.show(done, total, text)
 

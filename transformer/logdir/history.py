@@ -112,14 +112,14 @@ def read_rows(
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = file.read().split("\n")[:-1]
     rows = []
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         row = None
         with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
             content = json.loads(line)
             row = content if is_row(content) else None
         if row is None:
             raise LogDirectoryError(
-                f"{path}:{number}: expected {expected}, got {line.strip()!r:.60}; "
+                f"{path}:{line_number}: expected {expected}, got {line.strip()!r:.60}; "
                 "remove the line"
             )
         rows.append(row)
@@ -401,11 +401,12 @@ class Meter:
 class Events:
     """Write scalars for TensorBoard, into a new file for each process.
 
-    `start` is the step from which the process continues.
-
-    This is not a `tf.summary.FileWriter`, which writes in a thread; TensorFlow 1.15
-    does not report its failures to write.
+    Args:
+      logdir: the log directory.
+      start: the step from which the process continues.
     """
+
+    # Not a tf.summary.FileWriter: after a failed write, it silently drops later events.
 
     def __init__(self, logdir: str, start: int = 0):
         self._logdir = logdir

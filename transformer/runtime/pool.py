@@ -1,4 +1,4 @@
-"""Worker processes that turn tasks into results, in the order of the tasks."""
+"""Compute tasks in several processes; the results come in the order of the tasks."""
 
 import collections
 import contextlib
@@ -18,8 +18,10 @@ QUIET += ",ignore::UserWarning:multiprocessing.semaphore_tracker"  # of Python 3
 _function: Any = None  # of this worker
 
 
-def results(
-    make: Callable[[], Callable[[Any], Any]], tasks: Iterable[Any], workers: int
+def map_tasks(
+    make_function: Callable[[], Callable[[Any], Any]],
+    tasks: Iterable[Any],
+    workers: int,
 ) -> Iterator[Any]:
     """Yield the results of tasks in their order, computed by several processes.
 
@@ -28,29 +30,29 @@ def results(
     SentencePiece or TensorFlow in this process. No worker outlives this process.
 
     Args:
-      make: a function that can be pickled. Each worker calls it once; it returns the
-        function that computes a task.
+      make_function: a function that can be pickled. Each worker calls it once; it
+        returns the function that computes a task.
       tasks: values that can be pickled.
       workers: the number of processes.
 
     Raises:
       ChildProcessError: a worker was killed.
-      Exception: what the function raised for a task.
+      Exception: an exception of the function, for a task.
     """
     os.environ.setdefault("PYTHONWARNINGS", QUIET)
     context = multiprocessing.get_context("spawn")
     context.Lock()  # starts Python's resource tracker, which unblocks SIGINT
-    started = (make, os.getpid())
-    with ProcessPoolExecutor(workers, context, _begin, started) as pool:
-        waiting: collections.deque = collections.deque()
+    arguments = (make_function, os.getpid())
+    with ProcessPoolExecutor(workers, context, _begin, arguments) as pool:
+        pending: collections.deque = collections.deque()
         try:
             for task in tasks:
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-                with _interrupt_blocked():  # this call may start a worker
-                    waiting.append(pool.submit(_compute, task))
-            while waiting:
-                yield waiting.popleft().result()
+                if len(pending) > workers:
+                    yield pending.popleft().result()
+                with _block_interrupt():  # this call may start a worker
+                    pending.append(pool.submit(_compute, task))
+            while pending:
+                yield pending.popleft().result()
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 "a worker process ended suddenly: memory may have run out; run the "
@@ -59,16 +61,16 @@ def results(
 
 
 @contextlib.contextmanager
-def _interrupt_blocked() -> Iterator[None]:
+def _block_interrupt() -> Iterator[None]:
     """Block SIGINT in the body, and in the processes that it starts."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _begin(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
+def _begin(make_function: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     """Set up this worker, which ends with the process that started it."""
     global _function
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches this process too
@@ -77,7 +79,7 @@ def _begin(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:  # the parent ended before that call
         os._exit(1)
-    _function = make()
+    _function = make_function()
 
 
 def _compute(task: Any) -> Any:

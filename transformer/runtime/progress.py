@@ -31,14 +31,14 @@ class Progress:
 
     Args:
       stream: a text stream, such as standard error.
-      start: what was done before this process began.
-      every: the smallest number of seconds between two lines; 0: show all lines.
+      start: the steps or bytes done before this process began.
+      interval: the smallest number of seconds between two lines; 0: show all lines.
     """
 
-    def __init__(self, stream: TextIO, start: int = 0, every: float = 0.0):
+    def __init__(self, stream: TextIO, start: int = 0, interval: float = 0.0):
         self._stream = stream
         self._start = start
-        self._every = every
+        self._interval = interval
         self._began = time.monotonic()
         self._next = self._began
         self._live = stream.isatty()
@@ -49,11 +49,11 @@ class Progress:
         Args:
           done: how many steps or bytes are done.
           total: the number of all steps or bytes; 0 if unknown: no bar is drawn.
-          text: what follows the bar.
+          text: the text after the bar.
         """
         if time.monotonic() < self._next and done != total:
             return
-        self._next = time.monotonic() + self._every
+        self._next = time.monotonic() + self._interval
         if not self._live:
             self._write(escape_control(text) + "\n")
             return
@@ -63,7 +63,7 @@ class Progress:
             bar = "█" * filled + "░" * (BAR_WIDTH - filled) + " "
         self._write(CLEAR_LINE + bar + escape_control(text))
 
-    def left(self, done: int, total: int) -> str:
+    def time_left(self, done: int, total: int) -> str:
         """Return the time left at the speed of this process: "0:50"."""
         share = (done - self._start) / max(1, total - self._start)
         return format_duration(

@@ -17,12 +17,12 @@ SIGNALS = tuple(
 class Stopped(BaseException):
     """A signal ended the work; `status` is the corresponding exit status."""
 
-    def __init__(self, number: int):
-        name = signal.Signals(number).name
+    def __init__(self, signum: int):
+        name = signal.Signals(signum).name
         super().__init__(
-            "interrupted" if number == signal.SIGINT else f"stopped by {name}"
+            "interrupted" if signum == signal.SIGINT else f"stopped by {name}"
         )
-        self.status = 128 + number
+        self.status = 128 + signum
 
 
 @contextlib.contextmanager
@@ -37,14 +37,14 @@ def handle_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """
     previous_handlers = {}
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                previous_handlers[number] = signal.signal(number, handler)
+        for signum in SIGNALS:
+            if signal.getsignal(signum) not in (signal.SIG_IGN, None):
+                previous_handlers[signum] = signal.signal(signum, handler)
     try:
         yield
     finally:
-        for number, previous in previous_handlers.items():
-            signal.signal(number, previous)
+        for signum, previous in previous_handlers.items():
+            signal.signal(signum, previous)
 
 
 class StopSignals:
@@ -89,8 +89,8 @@ class StopSignals:
         finally:
             self._is_deferred = True
 
-    def _receive(self, number, frame):
-        self.received = self.received or number
+    def _receive(self, signum, frame):
+        self.received = self.received or signum
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self._is_deferred:
             self.check()
@@ -119,7 +119,7 @@ def forward_signals(function: Callable[[int], None]) -> Iterator[None]:
                 os._exit(128 + received[0])
 
     threading.Thread(target=read, daemon=True).start()
-    with handle_signals(lambda number, frame: None):
+    with handle_signals(lambda signum, frame: None):
         try:
             yield
         finally:

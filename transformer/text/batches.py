@@ -366,7 +366,7 @@ class Shards:
         return split.batch(pairs[begin:end], k + index * SHARD_STRIDE)
 
     def _begin(self, index: int, size: int) -> int:
-        """Return where a shard of a batch of `size` pairs begins.
+        """Compute the first pair of a shard in a batch of `size` pairs.
 
         It is rounded up, so that the first shard has a pair.
         """

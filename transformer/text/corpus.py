@@ -471,7 +471,7 @@ def _encode(
     """Encode chunks, in this process or in several worker processes."""
     if workers < 2:
         return map(make_encoder(options), chunks)
-    return pool.results(functools.partial(make_encoder, options, 1), chunks, workers)
+    return pool.map_tasks(functools.partial(make_encoder, options, 1), chunks, workers)
 
 
 def count_repeats(weight: float, before: int, num_pairs: int) -> np.ndarray:

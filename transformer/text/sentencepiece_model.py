@@ -187,7 +187,7 @@ def train_vocabulary(
     paths = list(text_paths)
     task = (paths, vocab_size, num_lines, max_lines, options)
     if min(num_lines, max_lines) > MANY_LINES:
-        [model] = pool.results(_make_trainer, [task], 1)
+        [model] = pool.map_tasks(_make_trainer, [task], 1)
     else:
         model = _train(*task)
     with replace_file(model_path, "wb") as file:

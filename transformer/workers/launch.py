@@ -181,15 +181,15 @@ class Workers:
         for reader in self._readers:
             reader.start()
 
-    def forward_signal(self, number: int, frame: Any) -> None:
+    def forward_signal(self, signum: int, frame: Any) -> None:
         """Forward a signal that this process received to all workers."""
-        self.received.append(number)
-        self._send(number)
+        self.received.append(signum)
+        self._send(signum)
 
-    def _send(self, number):
+    def _send(self, signum):
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
+                process.send_signal(signum)
 
     def wait(self) -> int:
         """Wait until all workers end; return the status of the first failure, or 0."""

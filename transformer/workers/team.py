@@ -264,9 +264,9 @@ class Team:
         self._has_ended.wait()
         self.raise_verdict()
 
-    def forward_signal(self, number: int) -> None:
+    def forward_signal(self, signum: int) -> None:
         """Forward a signal to the chief, which stops the run at its next safe point."""
-        self.connections[0].send({"signal": number})
+        self.connections[0].send({"signal": signum})
 
     # Connections
 
@@ -372,13 +372,13 @@ class Team:
                 if "end" in message:
                     raise Ended(str(message["end"]), int(message["status"]))
                 if "signal" in message:
-                    number = message["signal"]
-                    if number not in SIGNALS:
-                        raise ValueError(number)
+                    signum = message["signal"]
+                    if signum not in SIGNALS:
+                        raise ValueError(signum)
                     self._warn(f"{connection.name} was asked to stop")
-                    if signal.getsignal(number) == signal.SIG_IGN:  # as under nohup
-                        number = signal.SIGTERM
-                    os.kill(os.getpid(), number)
+                    if signal.getsignal(signum) == signal.SIG_IGN:  # as under nohup
+                        signum = signal.SIGTERM
+                    os.kill(os.getpid(), signum)
                 elif "heartbeat" not in message:
                     self._inbox.put((index, message))
         except Ended as verdict:

@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> None:
         # Exports compute in float32.
         settings = dataclasses.replace(hp, search=search, decode_precision="float32")
         by_model = translate(settings, args.logdir, args.checkpoint, lines, args.warn)
-        [by_export] = pool.results(
+        [by_export] = pool.map_tasks(
             functools.partial(chosen.open, args.out, settings), [lines], 1
         )
         differences = compare_scores(by_model, by_export)

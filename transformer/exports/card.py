@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from transformer import __version__
-from transformer.evaluation import SAMPLES, Scores, score
+from transformer.evaluation import SAMPLES, Score, Scores, score
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
 from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores, read_init_from, read_run
@@ -43,7 +43,7 @@ def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None
 def model_card(
     hp: HParams, checkpoint: str, exported: Exported, samples: int = SAMPLES
 ) -> str:
-    """Return the model card of a checkpoint.
+    """Write the model card of a checkpoint as Markdown.
 
     Args:
       hp: the settings, with those of the export's search.
@@ -57,12 +57,14 @@ def model_card(
         saved = dataclasses.replace(saved, data=hp.data)
     segments = read_run(logdir)
     corpus = manifests.read_description(checkpoint).get("corpus", {})
-    is_known = bool(segments or corpus)  # not so if the checkpoint was imported
-    summary = _summary(saved.data) if is_known else {}
+    is_recorded = bool(segments or corpus)  # not so if the checkpoint was imported
+    summary = _read_summary(saved.data) if is_recorded else {}
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
     scores = "None are known for this search, which is not the one of the training run."
     if search_settings(hp) == search_settings(saved):
-        scores = _scores(saved.data, checkpoint, samples, tokenizer_of(languages[1]))
+        scores = _format_scores(
+            saved.data, checkpoint, samples, tokenizer_of(languages[1])
+        )
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     sections = [
         f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
@@ -72,10 +74,10 @@ def model_card(
         f"checkpoint of step {checkpoint_step(checkpoint):,} was exported by "
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
-        "## Data\n\n" + _data(saved, is_known, corpus, summary),
+        "## Data\n\n" + _describe_data(saved, is_recorded, corpus, summary),
         "## Scores\n\n" + scores,
-        "## Settings\n\n" + _settings(saved, logdir, segments),
-        "## Limits\n\n" + _limits(hp, exported.limits),
+        "## Settings\n\n" + _describe_training(saved, logdir, segments),
+        "## Limits\n\n" + _list_limits(hp, exported.limits),
         "## Licence\n\nThe program, transformer-tf, is under the Apache License 2.0. "
         "The log directory does not record the terms under which the corpus, and what "
         "was learned from it, may be used.",
@@ -83,16 +85,23 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _summary(folder: str) -> Dict[str, Any]:
-    """Return the content of corpus.json; {} if the data folder is missing."""
+def _read_summary(folder: str) -> Dict[str, Any]:
+    """Read corpus.json; return {} if the data folder is missing."""
     try:
         return read_summary(folder)
     except (OSError, ValueError):
         return {}
 
 
-def _data(hp, is_known, corpus, summary):
-    """Return the section on the training data."""
+def _describe_data(hp, is_recorded, checksums, summary):
+    """Write the section on the training data.
+
+    Args:
+      hp: the settings.
+      is_recorded: whether the log directory records the corpus.
+      checksums: file name → SHA-256.
+      summary: the content of corpus.json.
+    """
     name = os.path.basename(os.path.normpath(hp.data))
     vocabulary = (
         f"one vocabulary of {hp.source_vocab_size:,} pieces"
@@ -100,7 +109,7 @@ def _data(hp, is_known, corpus, summary):
         else f"{hp.source_vocab_size:,} source and {hp.target_vocab_size:,} target "
         "pieces"
     )
-    if not is_known:
+    if not is_recorded:
         return f"The log directory does not record the corpus. It has {vocabulary}."
     lines = [f"The corpus `{name}`, {vocabulary}.", ""]
     rows = summary.get("splits", {})
@@ -115,32 +124,30 @@ def _data(hp, is_known, corpus, summary):
     if not rows:
         lines.append("The data folder was not there when the model was exported.")
     sums = [
-        f"`{each}` {corpus[each][:16]}…" for each in sorted(corpus) if "train." in each
+        f"`{name}` {checksums[name][:16]}…"
+        for name in sorted(checksums)
+        if "train." in name
     ]
     if sums:
         lines += ["", "SHA-256 of what it was trained on: " + ", ".join(sums) + "."]
     return "\n".join(lines)
 
 
-def _scores(data, checkpoint, samples, tokenizer):
-    """Return the section on the known scores, with their signatures."""
+def _format_scores(data, checkpoint, samples, tokenizer):
+    """Write the section on the scores that are known, with their signatures."""
     rows = []
     step = checkpoint_step(checkpoint)
-    of_dev = read_dev_scores(os.path.dirname(checkpoint))
-    for row in [row for row in of_dev if row["step"] == step][-1:]:
+    dev_scores = read_dev_scores(os.path.dirname(checkpoint))
+    for row in [row for row in dev_scores if row["step"] == step][-1:]:
         chrf = f"{row['chrf']:.2f}" if "chrf" in row else "–"
         rows.append(f"| dev, while training | {row['bleu']:.2f} | {chrf} |")
     signatures = score([""], [""], tokenizer=tokenizer)
     for split in ("dev", "test"):
-        found = _score_written(data, checkpoint, split, samples)
-        if found:
-            signatures = found
-            numbers = [
-                f"{value:.2f}"
-                + (" ({:.2f} to {:.2f})".format(*limits) if limits else "")
-                for value, _, limits in (found["bleu"], found["chrf"])
-            ]
-            rows.append(f"| {split} | " + " | ".join(numbers) + " |")
+        scores = _score_written(data, checkpoint, split, samples)
+        if scores:
+            signatures = scores
+            cells = [_format_score(scores["bleu"]), _format_score(scores["chrf"])]
+            rows.append(f"| {split} | " + " | ".join(cells) + " |")
     if not rows:
         return "None are known: `transformer-tf eval` measures them."
     return "\n".join(
@@ -155,19 +162,25 @@ def _scores(data, checkpoint, samples, tokenizer):
     )
 
 
+def _format_score(score: Score) -> str:
+    """Write a score with its interval, if there is one."""
+    limits = " ({:.2f} to {:.2f})".format(*score.interval) if score.interval else ""
+    return f"{score.value:.2f}{limits}"
+
+
 def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
-    """Return the Scores of the translations from `eval`; None if there are none."""
+    """Score the translations that `eval` wrote; return None if there are none."""
     path = translations_path(checkpoint, split)
     try:
         text = read_parallel(data, split)
-        found = list(read_lines(path))
-        return score(found, text.references, samples, tokenizer=text.tokenizer)
+        translations = list(read_lines(path))
+        return score(translations, text.references, samples, tokenizer=text.tokenizer)
     except (OSError, ValueError):
         return None
 
 
-def _settings(hp, logdir, segments):
-    """Return the command that trained the model, and the versions that it used."""
+def _describe_training(hp, logdir, segments):
+    """Write the command that trained the model, and the versions that it used."""
     if not segments:  # it was imported or averaged
         return "The log directory does not record how the model was trained."
     flags = [
@@ -190,20 +203,20 @@ def _settings(hp, logdir, segments):
     ]
     for row in segments[-1:]:
         versions = ", ".join(
-            f"{each} {row['versions'][each]}" for each in row["versions"]
+            f"{name} {version}" for name, version in row["versions"].items()
         )
         lines += ["", f"Trained with {versions}."]
     return "\n".join(lines)
 
 
-def _limits(hp, more: Sequence[str]) -> str:
-    """Return the limits of the model."""
+def _list_limits(hp, of_export: Sequence[str]) -> str:
+    """List the limits of the model and of its export."""
     limits: List[str] = [
         "It was trained on sentences: split a paragraph first.",
         f"A line is cut off after {hp.max_source_length:,} pieces; a translation has "
         f"at most {hp.max_extra_length} more than its source.",
         "It knows only the kind of text that it was trained on. On other text it may "
         "be fluent but wrong; nothing here measures that.",
-        *more,
+        *of_export,
     ]
-    return "\n".join(f"* {each}" for each in limits)
+    return "\n".join(f"* {limit}" for limit in limits)

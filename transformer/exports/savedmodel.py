@@ -12,6 +12,8 @@ It has two signatures, for any number of sentences:
   signature is missing.
 """
 
+import collections
+import functools
 import json
 import os
 import shlex
@@ -19,12 +21,14 @@ import urllib.parse
 from typing import Any, Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
+from google.protobuf import descriptor_pb2, proto_builder
 
 from transformer.decoding import Hypotheses
 from transformer.exports.card import Exported
 from transformer.hparams import FIELDS, HParams, search_settings
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
+from transformer.runtime.errors import SettingsError
 from transformer.runtime.sessions import make_session
 from transformer.text.batches import pad_with_end
 from transformer.text.translations import BaseTranslator, Translation
@@ -57,23 +61,25 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
       Why there is no signature `translate`; "" if there is one.
 
     Raises:
-      ValueError: `quantization` is not "float32".
+      SettingsError: `quantization` is not "float32".
     """
     if quantization != "float32":
-        raise ValueError(
-            f"--quantization {quantization}: expected float32, the only one for a "
-            "SavedModel; or choose --format ctranslate2"
+        raise SettingsError(
+            f"quantization: expected float32, the only one for a SavedModel, got "
+            f"{quantization}"
         )
     logdir = os.path.dirname(checkpoint)
     vocabularies = load_vocabularies(logdir)
     options = make_search_options(hp, vocabularies)
-    missing = why_without_text(vocabularies)
+    remark = explain_missing_text(vocabularies)
     with tf.Graph().as_default() as graph:
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
-        signatures = {IDS: _of_ids(hp, model, options)}
-        if not missing:
-            signatures[TRANSLATE] = _of_text(hp, model, options, vocabularies)
+        signatures = {IDS: _create_ids_signature(hp, model, options)}
+        if not remark:
+            signatures[TRANSLATE] = _create_text_signature(
+                hp, model, options, vocabularies
+            )
         signatures["serving_default"] = list(signatures.values())[-1]
         with make_session(graph, deterministic=hp.deterministic) as session:
             checkpoints.restore(session, checkpoints.make_saver(), checkpoint)
@@ -82,9 +88,9 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
                 session, [tf.saved_model.SERVING], signature_def_map=signatures
             )
             builder.save()
-    write_warm_up(os.path.join(out, VERSION), vocabularies, bool(missing))
+    write_warm_up(os.path.join(out, VERSION), vocabularies, bool(remark))
     copy_vocabularies(logdir, out)
-    return missing
+    return remark
 
 
 def describe_export(
@@ -131,9 +137,9 @@ def describe_export(
     return Exported("for TensorFlow Serving", usage, limits)
 
 
-def why_without_text(vocabularies: Vocabularies) -> str:
-    """Return why text cannot be translated in the graph; "" if it can."""
-    if not all(type(each) is Vocabulary for each in vocabularies[:2]):
+def explain_missing_text(vocabularies: Vocabularies) -> str:
+    """Explain why text cannot be translated in the graph; return "" if it can."""
+    if not all(type(vocabulary) is Vocabulary for vocabulary in vocabularies[:2]):
         return "its vocabulary is not a SentencePiece model: the signature has ids only"
     if tf.__version__.startswith("1."):
         return "TensorFlow 1.15: the signature has ids only"
@@ -149,53 +155,56 @@ def why_without_text(vocabularies: Vocabularies) -> str:
 
 
 def import_tensorflow_text() -> Any:
-    """Return the module tensorflow_text, whose ops a SavedModel with text needs."""
+    """Import tensorflow_text, whose ops a SavedModel with text needs."""
     import tensorflow_text
 
     return tensorflow_text
 
 
-def _of_ids(hp, model, options):
-    """Return the signature for ids."""
+def _create_ids_signature(hp, model, options):
+    """Create the signature for ids."""
     source = tf.placeholder(tf.int32, [None, None], IDS)
-    found = _found(hp, model, options, source)
-    outputs = {IDS: found.ids[:, 0], "score": found.scores[:, 0]}
-    return _signature({IDS: source}, outputs)
+    hypotheses = _search(hp, model, options, source)
+    outputs = {IDS: hypotheses.ids[:, 0], "score": hypotheses.scores[:, 0]}
+    return _create_signature({IDS: source}, outputs)
 
 
-def _of_text(hp, model, options, vocabularies):
-    """Return the signature for text."""
+def _create_text_signature(hp, model, options, vocabularies):
+    """Create the signature for text."""
     text = tf.placeholder(tf.string, [None], "text")
-    source, target = (_tokenizer(each) for each in vocabularies[:2])
+    source, target = map(_create_tokenizer, vocabularies[:2])
     pieces = source.tokenize(text)[:, : hp.max_source_length]  # ragged
     ends = tf.fill([tf.shape(text)[0], 1], options.eos)
-    found = _found(hp, model, options, tf.concat([pieces, ends], axis=1).to_tensor())
-    best = found.ids[:, 0]  # [N, T]
+    source_ids = tf.concat([pieces, ends], axis=1).to_tensor()
+    hypotheses = _search(hp, model, options, source_ids)
+    best = hypotheses.ids[:, 0]  # [N, T]
     special = tf.constant([PAD, options.bos, options.eos])
     is_piece = tf.reduce_all(tf.not_equal(best[:, :, None], special), axis=-1)
     translated = target.detokenize(tf.ragged.boolean_mask(best, is_piece))
     is_empty = tf.equal(pieces.row_lengths(), 0)
     outputs = {
         "text": tf.where_v2(is_empty, "", translated),
-        "score": tf.where_v2(is_empty, 0.0, found.scores[:, 0]),
+        "score": tf.where_v2(is_empty, 0.0, hypotheses.scores[:, 0]),
     }
-    return _signature({"text": text}, outputs)
+    return _create_signature({"text": text}, outputs)
 
 
-def _tokenizer(vocabulary):
-    """Return the ops of tensorflow-text for a vocabulary."""
+def _create_tokenizer(vocabulary):
+    """Create the ops of tensorflow-text for a vocabulary."""
     with open(vocabulary.path, "rb") as file:
         return import_tensorflow_text().SentencepieceTokenizer(file.read())
 
 
-def _found(hp, model, options, source) -> Hypotheses:
-    """Return the Hypotheses of sources [N, S]."""
-    none = tf.zeros([tf.shape(source)[0], 0], tf.int32)
-    return search_from_memory(hp, model, model.encode(source), source, none, options)
+def _search(hp, model, options, source) -> Hypotheses:
+    """Search for the translations of sources [N, S]."""
+    no_prefix = tf.zeros([tf.shape(source)[0], 0], tf.int32)
+    return search_from_memory(
+        hp, model, model.encode(source), source, no_prefix, options
+    )
 
 
-def _signature(inputs, outputs):
-    """Return the SignatureDef for inputs and outputs: name → tensor each."""
+def _create_signature(inputs, outputs):
+    """Create the SignatureDef for inputs and outputs: name → tensor each."""
     return tf.saved_model.build_signature_def(
         {name: tf.saved_model.build_tensor_info(x) for name, x in inputs.items()},
         {name: tf.saved_model.build_tensor_info(x) for name, x in outputs.items()},
@@ -204,9 +213,32 @@ def _signature(inputs, outputs):
 
 
 # Requests that TensorFlow Serving answers before it reports that it is ready. They are
-# PredictionLogs. The package with their classes would be one more to install, so this
-# file writes the few fields itself (tensorflow/serving, apis/prediction_log.proto and
-# others).
+# PredictionLogs (tensorflow/serving, apis/prediction_log.proto and others). The package
+# with their classes would be one more to install. All the fields that are needed hold
+# strings, bytes or messages, which look alike on disk, so one class stands for all.
+
+
+@functools.lru_cache(None)
+def _message_class() -> Any:
+    """Make a class of messages with six fields of bytes: field_1, …, field_6."""
+    fields = collections.OrderedDict(
+        (f"field_{number}", descriptor_pb2.FieldDescriptorProto.TYPE_BYTES)
+        for number in range(1, 7)
+    )
+    return proto_builder.MakeSimpleProtoClass(fields, full_name="transformer.Message")
+
+
+def _message(**fields: bytes) -> bytes:
+    """Serialize a message: field_1, …, field_6 → their content."""
+    return _message_class()(**fields).SerializeToString()
+
+
+def _request(signature: str, name: str, tensor: Any) -> bytes:
+    """Make a PredictionLog for a request with one input."""
+    spec = _message(field_3=signature.encode())  # ModelSpec.signature_name
+    entry = _message(field_1=name.encode(), field_2=tensor.SerializeToString())
+    predict = _message(field_1=spec, field_2=entry)  # PredictRequest: spec, inputs
+    return _message(field_6=_message(field_1=predict))  # predict_log.request
 
 
 def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> None:
@@ -218,7 +250,7 @@ def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> No
       only_ids: whether there is no signature `translate`.
     """
     source = vocabularies.source
-    ids = [one % source.size for one in range(source.eos + 1, source.eos + 9)]
+    ids = [piece % source.size for piece in range(source.eos + 1, source.eos + 9)]
     requests = []
     for count in (1, 8):
         padded = pad_with_end([ids] * count, source.eos)
@@ -229,30 +261,8 @@ def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> No
     path = os.path.join(folder, WARM_UP)
     os.makedirs(os.path.dirname(path))
     with tf.io.TFRecordWriter(path) as file:
-        for each in requests:
-            file.write(each)
-
-
-def _request(signature: str, name: str, tensor: Any) -> bytes:
-    """Return a PredictionLog for a request with one input."""
-    entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
-    model = _field(3, signature.encode())  # ModelSpec.signature_name
-    predict = _field(1, model) + _field(2, entry)  # PredictRequest: spec, inputs
-    return _field(6, _field(1, predict))  # PredictionLog.predict_log.request
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Return a field of a protocol buffer: its number and type, length and content."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    """Return a number as protocol buffers write it: 7 bits per byte, lowest first."""
-    found = []
-    while number >= 128:
-        found.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*found, number])
+        for request in requests:
+            file.write(request)
 
 
 # A translator for comparisons with our translations
@@ -268,8 +278,8 @@ class SavedTranslator(BaseTranslator):
 
     def __init__(self, folder: str, hp: HParams):
         super().__init__(load_vocabularies(folder), hp.max_source_length)
-        self._at_once = hp.decode_batch_size
-        if not why_without_text(self.vocabularies):
+        self._batch_size = hp.decode_batch_size
+        if not explain_missing_text(self.vocabularies):
             import_tensorflow_text()
         graph = tf.Graph()
         self._session = tf.Session(graph=graph)
@@ -280,28 +290,28 @@ class SavedTranslator(BaseTranslator):
         self._signatures = loaded.signature_def
 
     def translate(self, lines: Sequence[str]) -> List[Translation]:
-        """Return the translation of each line; use `translate` if there is one."""
-        found: List[Translation] = []
-        for start in range(0, len(lines), self._at_once):
-            part = lines[start : start + self._at_once]
+        """Translate each line, with the signature `translate` if there is one."""
+        translations: List[Translation] = []
+        for start in range(0, len(lines), self._batch_size):
+            batch = lines[start : start + self._batch_size]
             if TRANSLATE in self._signatures:
-                outputs = self._run(TRANSLATE, "text", part)
+                outputs = self._run(TRANSLATE, "text", batch)
                 texts = [text.decode("utf-8") for text in outputs["text"]]
-                found += map(Translation, texts, map(float, outputs["score"]))
+                translations += map(Translation, texts, map(float, outputs["score"]))
             else:
-                sources = self.encode(part)
+                sources = self.encode(batch)
                 ids = pad_with_end(sources, self.vocabularies.source.eos)
                 outputs = self._run(IDS, IDS, ids)
-                found += [
+                translations += [
                     self.translation(*pair) if source else Translation("", 0.0)
                     for source, *pair in zip(sources, outputs[IDS], outputs["score"])
                 ]
-        return found
+        return translations
 
     def _run(self, signature: str, name: str, value: Any) -> Dict[str, Any]:
-        """Return the outputs of a signature for one input."""
-        named = self._signatures[signature]
+        """Compute the outputs of a signature for one input."""
+        definition = self._signatures[signature]
         return self._session.run(
-            {key: each.name for key, each in named.outputs.items()},
-            {named.inputs[name].name: value},
+            {key: tensor.name for key, tensor in definition.outputs.items()},
+            {definition.inputs[name].name: value},
         )

@@ -172,8 +172,8 @@ def smooth_all(epsilon: float, vocab_size: int) -> SmoothedLabels:
     They are (1 - epsilon) times the one-hot label, plus epsilon / V for every piece.
     Nothing is subtracted from the loss.
     """
-    other = epsilon / vocab_size
-    return SmoothedLabels(1 - epsilon + epsilon / vocab_size, other, entropy=0.0)
+    share = epsilon / vocab_size  # of each piece
+    return SmoothedLabels(true=1 - epsilon + share, other=share, entropy=0.0)
 
 
 def smooth_others(epsilon: float, vocab_size: int) -> SmoothedLabels:

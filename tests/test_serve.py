@@ -410,6 +410,13 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
     names = openapi["components"]["schemas"]["Texts"]["properties"]
     expected = {"text", "model", "n_best", "scores", "alignments", "split"}
     assert set(names) == expected
+    see = openapi["paths"]["/see"]["post"]["requestBody"]["content"][requests.JSON]
+    for kind, schema in (
+        (requests.Texts, openapi["components"]["schemas"]["Texts"]),
+        (requests.LibreTranslate, openapi["components"]["schemas"]["LibreTranslate"]),
+        (requests.See, see["schema"]),
+    ):
+        assert set(kind.__struct_fields__) == set(schema["properties"])
     for name in (*expected, "other"):
         answer = ask(server, "/translate", {"text": "x", name: None})[1]
         assert ("unknown" in json.dumps(answer)) == (name == "other"), name

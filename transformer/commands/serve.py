@@ -16,7 +16,7 @@ import itertools
 import logging
 import sys
 import threading
-from typing import List
+from typing import List, Optional, Sequence, Tuple
 
 from transformer import hparams
 from transformer.commands import cli
@@ -82,38 +82,40 @@ def parser() -> cli.Parser:
     return parser
 
 
-def open_models(args: argparse.Namespace) -> List:
-    """Open the models of the command line, each ready to translate."""
-    models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
-    if args.ensemble and len(models) < 2:
-        raise ValueError("--ensemble: expected two or more --logdir, got one")
-    others = models[1:] if args.ensemble else []
-    served = models[:1] if args.ensemble else models
-    languages = args.languages or []
-    counts = sorted({2, 2 * len(served)})
-    if languages and len(languages) not in counts:
+def pair_languages(
+    languages: Sequence[str], num_models: int
+) -> List[Optional[Tuple[str, str]]]:
+    """Return the (source, target) of each model; None: those of its data folder.
+
+    Args:
+      languages: what the user named: nothing, two for all models, or two for each.
+      num_models: the number of models.
+
+    Raises:
+      ValueError: `languages` has another length.
+    """
+    if not languages:
+        return [None] * num_models
+    counts = sorted({2, 2 * num_models})
+    if len(languages) not in counts:
         raise ValueError(
             f"--languages: expected {' or '.join(map(str, counts))}, two for each "
             f"model, got {len(languages)}: {' '.join(languages)}"
         )
-    pairs = list(zip(languages[::2], languages[1::2])) or [None]
-    cli.start_tensorflow(args.verbose)
-    from transformer.viewer.models import Model
+    pairs = itertools.cycle(zip(languages[::2], languages[1::2]))
+    return [next(pairs) for _ in range(num_models)]
 
-    return [
-        Model(
-            hp,
-            logdir,
-            which,
-            args.warn,
-            others,
-            pair,
-            engine=args.engine,
-            quantization=args.quantization,
-        )
-        for (hp, logdir), pair in zip(served, itertools.cycle(pairs))
-        for which in args.checkpoint
-    ]
+
+def check_address(host: str, port: int, server_names: Sequence[str]) -> None:
+    """Raise ValueError for an empty name or an impossible port."""
+    for flag, names in (("--host", [host]), ("--server_name", server_names)):
+        if not all(names):
+            raise ValueError(
+                f"{flag}: expected a name or an address, got an empty one; --host "
+                "0.0.0.0 accepts other machines"
+            )
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"--port: expected 0 to 65535, got {port}")
 
 
 def serve(server, url: str) -> None:
@@ -139,14 +141,7 @@ def log_to_stderr() -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Open the models, and serve them."""
-    for flag, names in (("--host", [args.host]), ("--server_name", args.server_name)):
-        if not all(names):
-            raise ValueError(
-                f"{flag}: expected a name or an address, got an empty one; --host "
-                "0.0.0.0 accepts other machines"
-            )
-    if not 0 <= args.port < 1 << 16:
-        raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
+    check_address(args.host, args.port, args.server_name)
     try:
         from transformer.serving.service import Server, listen
     except ImportError as error:
@@ -157,7 +152,30 @@ def run(args: argparse.Namespace) -> None:
         listen(address).close()  # refuse a port in use before the models are loaded
     except OSError as error:
         raise OSError(f"{error}; choose another --port or --host") from error
-    models = open_models(args)
+    logdirs = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
+    others = []
+    if args.ensemble:
+        logdirs, others = logdirs[:1], logdirs[1:]
+        if not others:
+            raise ValueError("--ensemble: expected two or more --logdir, got one")
+    languages = pair_languages(args.languages or [], len(logdirs))
+    cli.start_tensorflow(args.verbose)
+    from transformer.viewer.models import Model
+
+    models = [
+        Model(
+            hp,
+            logdir,
+            which,
+            args.warn,
+            others,
+            pair,
+            engine=args.engine,
+            quantization=args.quantization,
+        )
+        for (hp, logdir), pair in zip(logdirs, languages)
+        for which in args.checkpoint
+    ]
     for model in models:
         if model.languages == NEUTRAL and not args.languages:
             args.warn(

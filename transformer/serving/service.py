@@ -411,7 +411,7 @@ class Protocol(H11Protocol):
                 for connection in connections
                 if connection.deadline and connection is not self
             ]
-            min(slow or [self], key=lambda slow: slow.deadline.when()).abort()
+            min(slow or [self], key=lambda protocol: protocol.deadline.when()).abort()
 
     def data_received(self, data: bytes) -> None:
         """Remove the deadline once a request is complete; never move it before."""

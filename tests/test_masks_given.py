@@ -183,7 +183,9 @@ def test_a_mask_that_is_fed_is_checked_in_each_run(dtype):
         right = session.run(output, {x: ZEROS, mask: REAL})
         with pytest.raises(tf.errors.InvalidArgumentError, match="invert it"):
             session.run(output, {x: ZEROS, mask: ~REAL})
-        with pytest.raises(tf.errors.InvalidArgumentError, match="for each position"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="a value for each position"
+        ):
             session.run(output, {x: ZEROS, mask: REAL[:, :1]})
         again = session.run(output, {x: ZEROS, mask: REAL})
     np.testing.assert_array_equal(right, again)
@@ -244,7 +246,7 @@ def test_attention_of_the_model_makes_no_assertions():
 
 
 OF_QUERIES = (
-    r"got \[2, (1, )?3, 1\], which masks all .*alike; .* belongs in query_masks"
+    r"got \[2, (1, )?3, 1\], with a single value for all .*; .* belongs in query_masks"
 )
 
 
@@ -257,9 +259,9 @@ OF_QUERIES = (
         ("query_masks", [2, 1], r"\[N, Tq\] with Tq = 3 .*, got \[2, 1\]"),
         ("query_masks", [2, 1, 3, 1], r"expected \[N, Tq\] = \[2, 3\], got"),
         ("mask", [2, 1, 3, 1], OF_QUERIES),
-        ("mask", [3, 1], "which masks all positions alike"),
-        ("mask", [], "which masks all positions alike"),
-        ("bias", [2, 1, 3, 1], "which masks all positions alike"),
+        ("mask", [3, 1], "with a single value for all positions"),
+        ("mask", [], "with a single value for all positions"),
+        ("bias", [2, 1, 3, 1], "with a single value for all positions"),
         ("feedforward", [2, 1], r"\[N, T\] with T = 3 .*, got \[2, 1\]"),
         ("feedforward", [2, 3, 1], r"expected \[N, T\] = \[2, 3\], got"),
     ],

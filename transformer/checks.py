@@ -46,8 +46,8 @@ HINTS = {
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
     "and heads; a width or a stopping point taken from the whole batch",
 }
-HAIR = 1e-5  # how far an input value is moved
-JUMP = 1e-3  # how far the outputs may then move
+SMALL_CHANGE = 1e-5  # how far an input value is moved
+LARGEST_RESPONSE = 1e-3  # how far the outputs may then move
 
 
 class CheckFailed(AssertionError):
@@ -57,7 +57,7 @@ class CheckFailed(AssertionError):
 def graph_function(
     build: Callable, noise: float = 0.1, seed: int = 0
 ) -> Callable[..., np.ndarray]:
-    """Return a function of NumPy arrays that runs TF1 graph code.
+    """Turn TF1 graph code into a function of NumPy arrays.
 
     Args:
       build: function of placeholders (batch and length unknown) that returns a tensor.
@@ -67,19 +67,19 @@ def graph_function(
         no noise.
       seed: the seed for the initialization and the noise.
     """
-    opened: List[Any] = []
+    graph: List[Any] = []
 
     def fn(*arrays):
-        if not opened:
-            opened.extend(_open(build, arrays, noise, seed))
-        session, inputs, output = opened
+        if not graph:
+            graph.extend(_build_graph(build, arrays, noise, seed))
+        session, inputs, output = graph
         return session.run(output, dict(zip(inputs, arrays)))
 
     return fn
 
 
-def _open(build, arrays, noise, seed):
-    """Return (session, placeholders like `arrays`, output) for a new graph, on CPU."""
+def _build_graph(build, arrays, noise, seed):
+    """Build a graph on the CPU: (session, placeholders like `arrays`, output)."""
     with tf.Graph().as_default():
         tf.set_random_seed(seed)
         inputs = [
@@ -98,10 +98,12 @@ def _open(build, arrays, noise, seed):
         rng = np.random.RandomState(seed)
         variables = [v for v in tf.trainable_variables() if v.dtype.is_floating]
         values = session.run([tf.identity(v) for v in variables])
-        noisy = [value + noise * rng.standard_normal(value.shape) for value in values]
+        noisy_values = [
+            value + noise * rng.standard_normal(value.shape) for value in values
+        ]
         session.run(
             [v.initializer for v in variables],
-            {v.initial_value: value for v, value in zip(variables, noisy)},
+            {v.initial_value: value for v, value in zip(variables, noisy_values)},
         )
     return session, inputs, output
 
@@ -128,16 +130,19 @@ def check_causality(
     Raises:
       CheckFailed: a position depends on a later one.
     """
-    _need_two("length", length)
+    _check_at_least_two("length", length)
     subject = _Subject("check_causality", fn, num_units, vocab_size, tolerance, seed)
     starts = np.arange(batch) * length // (2 * batch) * leading_padding
-    real = np.arange(length) >= starts[:, None]  # [N, T]
-    x = subject.inputs(real)
-    other = subject.inputs(np.ones_like(real))
+    is_token = np.arange(length) >= starts[:, None]  # [N, T]
+    x = subject.inputs(is_token)
+    replacement = subject.inputs(np.ones_like(is_token))
     expected = subject.first_outputs(x)
-    for how, new in (("was changed", other), ("and all after it were padding", 0 * x)):
+    for how, new in (
+        ("was changed", replacement),
+        ("and all after it were padding", 0 * x),
+    ):
         for i in range(1, length):
-            end = i + 1 if new is other else length
+            end = i + 1 if new is replacement else length
             changed = x.copy()
             change = f"input position {i} {how}"
             changed[:, i:end] = new[:, i:end]
@@ -183,16 +188,16 @@ def check_padding(
     lengths = _lengths(0, batch, length)
     positions = np.arange(length)
     starts = np.arange(batch) % 2 * (not with_lengths)
-    real = (positions < lengths[:, None]) & (positions >= starts[:, None])  # [N, T]
-    x = subject.inputs(real)
+    is_token = (positions < lengths[:, None]) & (positions >= starts[:, None])  # [N, T]
+    x = subject.inputs(is_token)
 
     def cut(width):
-        """Return the rows of the sentences that fit the width, and the inputs of fn.
+        """Select the sentences that fit the width: (their rows, the inputs of fn).
 
         The rows are repeated to fill the batch.
         """
         rows = np.resize(np.flatnonzero(lengths <= width), batch)
-        padding = subject.inputs(~real)
+        padding = subject.inputs(~is_token)
         if with_lengths:
             return rows, ((x + padding)[rows, :width], lengths[rows])
         return rows, (x[rows, :width],)
@@ -206,67 +211,76 @@ def check_padding(
         subject.compare(
             expected[rows, :width],
             subject.run(change, *arrays),
-            real[rows, :width],
+            is_token[rows, :width],
             change,
         )
     full = (np.full_like(lengths, length),) if with_lengths else ()
     if vocab_size is None:
-        _check_lookalikes(subject, np.ones_like(real), *full)
+        _check_lookalikes(subject, np.ones_like(is_token), *full)
     subject.conclude()
     if mixes_positions:
-        _check_attended(subject, np.ones_like(real), *full)
+        _check_attended(subject, np.ones_like(is_token), *full)
 
 
-def _need_two(name, size):
+def _check_at_least_two(name, size):
     """Raise ValueError if a size is too small for the check."""
     if size < 2:
         raise ValueError(f"a check: expected {name} of at least 2, got {size}")
 
 
-def _lengths(least, batch, length):
-    """Return sentence lengths, evenly spaced from `least` to `length`: int32 [N]."""
-    _need_two("batch", batch)
-    _need_two("length", length)
-    return np.linspace(least, length, batch).round().astype(np.int32)
+def _lengths(min_length, batch, length):
+    """Make sentence lengths, evenly spaced from `min_length` to `length`: int32 [N]."""
+    _check_at_least_two("batch", batch)
+    _check_at_least_two("length", length)
+    return np.linspace(min_length, length, batch).round().astype(np.int32)
 
 
-def _check_lookalikes(subject, real, *also):
-    """Compare the outputs for real rows that a wrong mask would treat as padding."""
-    x = subject.inputs(real)
+def _check_lookalikes(subject, is_token, *also):
+    """Compare the outputs for rows that a wrong mask would treat as padding."""
+    x = subject.inputs(is_token)
     channels = np.arange(subject.num_units)
     sum_is_0 = (-1) ** channels * (channels < len(channels) // 2 * 2)
     lone_0 = subject.rng.standard_normal(len(channels)) * (channels > 0)
-    for i in range(real.shape[1]):
+    for i in range(is_token.shape[1]):
         for row, name in ((sum_is_0, "the sum 0"), (lone_0, "a lone 0")):
             if not row.any():  # with a single channel, it is padding
                 continue
             near = x.copy()
             near[:, i] = row
-            change = f"input position {i}, a real row with {name}, was moved by {HAIR}"
+            change = (
+                f"input position {i}, a real row with {name}, was moved by "
+                f"{SMALL_CHANGE}"
+            )
             expected = subject.run(change, near, *also)
-            near[:, i] += HAIR * subject.rng.standard_normal(near[:, i].shape)
-            found = subject.run(change, near, *also)
-            subject.compare(expected, found, real, change, max(JUMP, subject.tolerance))
+            near[:, i] += SMALL_CHANGE * subject.rng.standard_normal(near[:, i].shape)
+            outputs = subject.run(change, near, *also)
+            subject.compare(
+                expected,
+                outputs,
+                is_token,
+                change,
+                max(LARGEST_RESPONSE, subject.tolerance),
+            )
 
 
-def _check_attended(subject, real, *also):
+def _check_attended(subject, is_token, *also):
     """Raise CheckFailed if the outputs do not depend on the first or last position.
 
     The vectors are short, so that a position does not attend to itself alone.
     """
-    x = subject.inputs(real)
+    x = subject.inputs(is_token)
     if subject.vocab_size is None:
         x *= 0.1
-    other = -x if subject.vocab_size is None else x % (subject.vocab_size - 1) + 1
+    replacement = -x if subject.vocab_size is None else x % (subject.vocab_size - 1) + 1
     expected = subject.run("no position was padding", x, *also)
-    length = real.shape[1]
+    length = is_token.shape[1]
     moved = np.zeros([length, length], bool)  # [position that is changed, output]
     for i in range(length):
         changed = x.copy()
-        changed[:, i] = other[:, i]
-        found = subject.run(f"input position {i} was changed", changed, *also)
+        changed[:, i] = replacement[:, i]
+        outputs = subject.run(f"input position {i} was changed", changed, *also)
         limit = subject.tolerance * max(1, np.abs(expected).max())
-        moved[i] = (np.abs(found - expected).max(-1) > limit).any(0)
+        moved[i] = (np.abs(outputs - expected).max(-1) > limit).any(0)
     np.fill_diagonal(moved, False)
     moves_earlier = np.tril(moved).any()
     moves_later = np.triu(moved).any()
@@ -313,18 +327,18 @@ def check_batch_invariance(
         seed,
         by_position=False,
     )
-    real = np.arange(length) < _lengths(1, batch, length)[:, None]  # [N, T]
-    x = subject.inputs(real)
+    is_token = np.arange(length) < _lengths(1, batch, length)[:, None]  # [N, T]
+    x = subject.inputs(is_token)
     expected = subject.first_outputs(x)
     change = "the order of the sentences was reversed"
     subject.compare(expected, subject.run(change, x[::-1])[::-1], True, change)
     for n in range(batch):
         own = np.arange(batch)[:, None] == n  # [N, 1]
         change = f"sentence {n} was alone in its batch"
-        found = np.repeat(subject.run(change, x[n : n + 1]), batch, axis=0)
-        subject.compare(expected, found, own, change)
+        outputs = np.repeat(subject.run(change, x[n : n + 1]), batch, axis=0)
+        subject.compare(expected, outputs, own, change)
         change = f"all sentences but {n} were changed"
-        changed = subject.inputs(np.ones_like(real))
+        changed = subject.inputs(np.ones_like(is_token))
         changed[n] = x[n]
         subject.compare(expected, subject.run(change, changed), own, change)
     subject.conclude()
@@ -354,20 +368,20 @@ class _Subject:
         self.failures: List[Tuple[int, str]] = []
         self.rng = np.random.RandomState(self.seed)
 
-    def inputs(self, real):
-        """Return ids [N, T] > 0, or vectors [N, T, D]; 0 unless `real` [N, T]."""
+    def inputs(self, is_token):
+        """Draw ids [N, T] > 0, or vectors [N, T, D]; 0 where `is_token` [N, T] is False."""
         if self.vocab_size is None:
-            vectors = self.rng.standard_normal(real.shape + (self.num_units,))
-            return (vectors * real[:, :, None]).astype(np.float32)
-        ids = self.rng.randint(1, self.vocab_size, real.shape)
-        return (ids * real).astype(np.int32)
+            vectors = self.rng.standard_normal(is_token.shape + (self.num_units,))
+            return (vectors * is_token[:, :, None]).astype(np.float32)
+        ids = self.rng.randint(1, self.vocab_size, is_token.shape)
+        return (ids * is_token).astype(np.int32)
 
     def fail(self, message: str, cause: Optional[Exception] = None) -> None:
         """Raise CheckFailed."""
         raise CheckFailed(f"{self.check}: {message}") from cause
 
     def run(self, change, *arrays):
-        """Run `fn`; return its outputs, float64 [N, T, C], checked to be finite."""
+        """Run `fn` and check that its outputs, float64 [N, T, C], are finite."""
         try:
             # Copies, because `fn` may change its arguments.
             outputs = np.asarray(self.fn(*map(np.copy, arrays)), np.float64)
@@ -388,9 +402,9 @@ class _Subject:
         return outputs
 
     def first_outputs(self, *arrays):
-        """Return the outputs with which others are compared; check that they vary."""
+        """Compute the outputs that later ones are compared with; check that they vary."""
         first = self.fn(*map(np.copy, arrays))  # the caller's errors propagate
-        if tf.is_tensor(first) and not hasattr(first, "numpy"):  # not an eager one
+        if tf.is_tensor(first) and not hasattr(first, "numpy"):  # of a graph
             raise ValueError(
                 "a check: expected fn to return an array, got a tensor of a graph; "
                 "wrap it: graph_function(fn)"
@@ -417,15 +431,15 @@ class _Subject:
                     )
         return outputs
 
-    def compare(self, expected, found, where, change, tolerance=None, causes=""):
+    def compare(self, expected, outputs, where, change, tolerance=None, causes=""):
         """Record the first position in `where` [N, T] that differs too much."""
-        if found.shape != expected.shape:
+        if outputs.shape != expected.shape:
             self.fail(
                 f"when {change}, expected outputs of shape {expected.shape} "
-                f"as in the first call, got {found.shape}"
+                f"as in the first call, got {outputs.shape}"
             )
         limit = (tolerance or self.tolerance) * max(1, np.abs(expected).max())
-        difference = np.abs(found - expected).max(-1)  # [N, T]
+        difference = np.abs(outputs - expected).max(-1)  # [N, T]
         for position, sentence in np.argwhere(((difference > limit) & where).T)[:1]:
             message = (
                 f"sentence {sentence}, output position {position} moved by "

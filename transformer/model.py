@@ -123,14 +123,16 @@ class Transformer:
         positions = cast_to_int64(tf.range(tf.shape(source)[1]))  # [S]
         relative = self._relative(positions, positions)
         bias = self._proximity_bias(positions, positions)
-        not_skipped = tokens[..., None] if dialect.feedforward_skips_padding else None
+        feedforward_mask = None
+        if dialect.feedforward_skips_padding:
+            feedforward_mask = tokens[..., None]  # [N, S, 1]
         x = self.embed(source, "encoder", positions)  # [N, S, D]
         x = settings.attention.dropout(x, "encoder/embedding")
         with self._scope("encoder"):
             for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    rows = self._find_tokens(tokens, x)
-                    masks = make_masks(dialect, rows, rows, bias=bias)
+                    mask = self._find_tokens(tokens, x)  # [N, S]
+                    masks = make_masks(dialect, mask, mask, bias=bias)
                     x, _ = attention_sublayer(
                         x,
                         x,
@@ -140,7 +142,7 @@ class Transformer:
                         relative=relative,
                     )
                     x = feedforward_sublayer(
-                        x, settings.feedforward, "feedforward", mask=not_skipped
+                        x, settings.feedforward, "feedforward", mask=feedforward_mask
                     )  # [N, S, D]
             x = self._normalize_stack(x)
         return Memory(x, self._find_tokens(tokens, x)[:, None, None, :])
@@ -177,7 +179,7 @@ class Transformer:
     def start_search(
         self, memory: Memory, beam_size: int = 1
     ) -> Tuple[Callable, tuple]:
-        """Return the step function and the first state for a search: see `decoding`.
+        """Prepare a search: see `decoding`.
 
         Args:
           memory: Memory of N sentences.
@@ -268,52 +270,52 @@ class Transformer:
         tokens = is_token(ids)  # [N, T]
         relative = self._relative(query_positions, key_positions)
         bias = self._proximity_bias(query_positions, key_positions)
-        past: List[KeyValueCache] = []
-        past_masks = []
+        presents: List[KeyValueCache] = []
+        key_masks: List[tf.Tensor] = []
         x = self.embed(ids, "decoder", query_positions)  # [N, T, D]
         x = settings.attention.dropout(x, "decoder/embedding")
         with self._scope("decoder"):
             for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    rows = self._find_tokens(tokens, x)  # [N, T]
-                    keys = None
+                    mask = self._find_tokens(tokens, x)  # [N, T]
+                    key_mask = None
                     if dialect.decoder_masks_padding:
-                        keys = rows  # [N, Tk]
+                        key_mask = mask
                         if cache is not None:
-                            keys = tf.concat([cache.masks[i], rows], axis=1)
-                        past_masks.append(keys)
+                            key_mask = tf.concat([cache.masks[i], mask], axis=1)
+                        key_masks.append(key_mask)  # [N, Tk]
                     x, present = attention_sublayer(
                         x,
                         x,
-                        make_masks(dialect, keys, rows, order, bias),
+                        make_masks(dialect, key_mask, mask, order, bias),
                         settings.attention,
                         "self_attention",
                         relative=relative,
                         past=cache.past[i] if cache else None,
                     )
-                    past.append(present)
-                    rows = self._find_tokens(tokens, x)
+                    presents.append(present)
+                    mask = self._find_tokens(tokens, x)
                     x, _ = attention_sublayer(
                         x,
                         memory.projected[i] if memory.projected else memory.states,
-                        make_masks(dialect, memory.mask, rows),
+                        make_masks(dialect, memory.mask, mask),
                         settings.attention,
                         "cross_attention",
                     )
                     x = feedforward_sublayer(x, settings.feedforward, "feedforward")
             x = self._normalize_stack(x)
         if cache is not None:
-            cache = cache._replace(past=tuple(past), masks=tuple(past_masks))
+            cache = cache._replace(past=tuple(presents), masks=tuple(key_masks))
         return x, cache
 
     def _scope(self, name: str):
-        """Return a variable scope that all calls share."""
+        """Open a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
     def _settings(
         self, is_training=False, dropout_seed=None, weights: Optional[Dict] = None
     ) -> SublayerSettings:
-        """Return the settings that all blocks share."""
+        """Make the settings that all blocks share."""
         hp = self.hp
         dialect = self.dialect
         dropout = Dropout(hp.dropout_rate, is_training, dropout_seed)
@@ -334,7 +336,7 @@ class Transformer:
         return SublayerSettings(attention, feedforward)
 
     def _find_tokens(self, tokens, x):
-        """Return the positions that are not padding: bool [N, T].
+        """Find the positions that are not padding: bool [N, T].
 
         Args:
           tokens: bool [N, T], from the ids.
@@ -351,14 +353,14 @@ class Transformer:
         return x
 
     def _relative(self, query_positions, key_positions):
-        """Return the RelativePositions; None if the settings do not ask for them."""
+        """Make the RelativePositions; None if the settings do not ask for them."""
         max_distance = self.hp.max_relative_position
         if not max_distance:
             return None
         return RelativePositions(query_positions, key_positions, max_distance)
 
     def _proximity_bias(self, query_positions, key_positions):
-        """Return the bias for near keys; None if the settings do not ask for one."""
+        """Compute the bias for near keys; None if the settings do not ask for one."""
         if not self.hp.proximity_bias:
             return None
         return proximity_bias(query_positions, key_positions)
@@ -366,7 +368,7 @@ class Transformer:
     # Embeddings and the output layer (section 3.4)
 
     def embed(self, ids, stack: str, positions):
-        """Return embeddings plus positions: float [N, T, D].
+        """Add the embeddings and the positions: float [N, T, D].
 
         Args:
           ids: int64 [N, T].
@@ -413,7 +415,7 @@ class Transformer:
         )
 
     def output_layer(self) -> tuple:
-        """Return (kernel float [D, V], bias float [V] or None).
+        """Get the output layer: (kernel float [D, V], bias float [V] or None).
 
         With tied embeddings, the kernel is the transposed table of the target.
         """

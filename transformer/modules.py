@@ -61,7 +61,7 @@ from transformer.blocks.layers import (
 )
 from transformer.blocks.masks import (
     AttentionMasks,
-    GivenMasks,
+    CallerMasks,
     causal_mask,
     is_token,
     local_mask,
@@ -118,6 +118,9 @@ def embedding(
 ):
     """Turn ids into vectors (section 3.4).
 
+    Each id selects a row of a table of variables. The rows are multiplied by sqrt(D).
+    Padding, id 0, becomes a vector of zeros, so that later blocks can detect it.
+
     Args:
       inputs: int [N, T], ids below `vocab_size`.
       vocab_size: int, V.
@@ -138,8 +141,8 @@ def embedding(
     if not zero_pad:
         return look_up(table, inputs, scale)
     outputs = tf.gather(table, inputs)  # [N, T, D]
-    real = tf.cast(is_token(inputs), outputs.dtype)
-    return outputs * (real * (num_units**0.5 if scale else 1.0))[..., None]
+    scales = tf.cast(is_token(inputs), outputs.dtype)  # 0 for padding
+    return outputs * (scales * (num_units**0.5 if scale else 1.0))[..., None]
 
 
 def positional_encoding(
@@ -153,7 +156,11 @@ def positional_encoding(
     positions=None,
     dialect: Union[str, Dialect] = "paper",
 ):
-    """Return a vector for each position: sines and cosines (section 3.5).
+    """Compute a vector for each position: sines and cosines (section 3.5).
+
+    Attention does not see the order of its keys, so the position is added to each
+    embedding. Each pair of channels holds the sine and the cosine of the position at
+    one frequency; the frequencies fall from 1 to 1/10000. Padding gets zeros.
 
     Args:
       inputs: int [N, T] ids, or float [N, T, D]; only their shape, and which ids or
@@ -192,8 +199,8 @@ def positional_encoding(
             table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
         elif zero_pad:
             is_ids = inputs.shape.ndims == 2
-            real = tf.not_equal(inputs, 0) if is_ids else nonzero_rows(inputs)
-            return table * tf.cast(real, tf.float32)[..., None]
+            mask = tf.not_equal(inputs, 0) if is_ids else nonzero_rows(inputs)
+            return table * tf.cast(mask, tf.float32)[..., None]  # [N, T, D]
         return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
 
 
@@ -299,8 +306,8 @@ def multihead_attention(
     width = queries.shape.as_list()[-1]
     num_units, num_heads = _check_heads(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
-    given = GivenMasks(key_masks, query_masks, mask, bias)
-    masks = resolve_masks(dialect, queries, keys, num_heads, given, causality)
+    caller_masks = CallerMasks(key_masks, query_masks, mask, bias)
+    masks = resolve_masks(dialect, queries, keys, num_heads, caller_masks, causality)
     relative = None
     if max_relative_position:
         relative = RelativePositions(
@@ -496,7 +503,7 @@ def _normalize_inputs(inputs, dialect: Dialect):
 
 
 def _add_and_normalize(inputs, outputs, dialect: Dialect, dropout: Dropout):
-    """Return LayerNorm(inputs + Dropout(outputs)), with the steps of the dialect.
+    """Compute LayerNorm(inputs + Dropout(outputs)), with the steps of the dialect.
 
     Args:
       inputs: float [N, T, D], the inputs of the sub-layer.
@@ -529,14 +536,15 @@ def _zero_padding(outputs, inputs, dialect: Dialect):
 
 
 def _check_heads(width, num_units, num_heads, dialect) -> Tuple[int, int]:
-    """Return num_units and num_heads as ints.
+    """Convert num_units and num_heads to ints, and check them.
 
     Raises:
       ValueError: the width cannot be divided into heads, or added to the queries.
     """
     sizes = []
-    given = width if num_units is None else num_units
-    for name, size in (("num_units", given), ("num_heads", num_heads)):
+    if num_units is None:
+        num_units = width
+    for name, size in (("num_units", num_units), ("num_heads", num_heads)):
         try:
             sizes.append(operator.index(size))
         except TypeError as error:
@@ -565,7 +573,7 @@ def _check_heads(width, num_units, num_heads, dialect) -> Tuple[int, int]:
 
 
 def _check_widths(width: int, num_units, dialect: Dialect) -> Tuple[int, int]:
-    """Return the widths (F, D) of a feed-forward layer as ints.
+    """Convert the widths (F, D) of a feed-forward layer to ints, and check them.
 
     Raises:
       ValueError: they are not two sizes, or the result cannot be added to the inputs.
@@ -585,7 +593,7 @@ def _check_widths(width: int, num_units, dialect: Dialect) -> Tuple[int, int]:
 
 
 def label_smoothing(inputs, epsilon: float = 0.1):
-    """Return (1 - epsilon) * inputs + epsilon / V (section 5.4; Szegedy et al. 2015).
+    """Compute (1 - epsilon) * inputs + epsilon / V (section 5.4; Szegedy et al. 2015).
 
     Args:
       inputs: float [..., V], one-hot or any distribution.

@@ -10,7 +10,7 @@ DTYPES = {"float": (tf.float32, tf.float16, tf.bfloat16), "int": (tf.int32, tf.i
 
 
 def check_tensor(name: str, x, kind: str, *shapes: str):
-    """Return an argument of a block as a tensor after checking its type and rank.
+    """Convert an argument of a block to a tensor; check its type and rank.
 
     Args:
       name: the block and the argument, such as "feedforward: inputs".
@@ -49,13 +49,13 @@ def check_tensor(name: str, x, kind: str, *shapes: str):
         letters = [] if any_rank else shapes[0].strip("[]").split(", ")
         if kind == "float":
             letters = letters[:-1]  # the last size must be known
-        found = f"{x.dtype.base_dtype.name} {format_shape(x, letters)}"
-        raise ValueError(f"{name}: expected {expected}, got {found}; {advice}")
+        actual = f"{x.dtype.base_dtype.name} {format_shape(x, letters)}"
+        raise ValueError(f"{name}: expected {expected}, got {actual}; {advice}")
     return x
 
 
 def format_shape(x, letters: Sequence[str] = ()) -> str:
-    """Return the sizes of a tensor, with letters or "?" for unknown ones."""
+    """Format the shape of a tensor, with letters or "?" for unknown sizes."""
     if x.shape.ndims is None:
         return "of unknown rank"
     letters = [*letters, *"?" * x.shape.ndims]
@@ -67,54 +67,55 @@ def format_shape(x, letters: Sequence[str] = ()) -> str:
 
 
 def check_broadcast(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError if a tensor does not broadcast to the sizes that are known.
-
-    Its rank must be known.
+    """Check that a tensor broadcasts to a shape, as far as the sizes are static.
 
     Args:
       name: the block and the argument.
       x: a tensor.
       shape: the names of the dimensions, such as "[N, Tk]".
-      sizes: ints; None if unknown.
+      sizes: the sizes of these dimensions, ints; None if unknown.
+
+    Raises:
+      ValueError: it does not broadcast, or its rank is unknown.
     """
     if x.shape.ndims is None:
         raise ValueError(
             f"{name}: expected {shape}, got unknown rank; set its shape with set_shape"
         )
-    found = x.shape.as_list()
-    pairs = zip(reversed(found), reversed(sizes))
-    if len(found) > len(sizes) or any(
-        None not in (size, wanted) and size not in (1, wanted) for size, wanted in pairs
+    actual_sizes = x.shape.as_list()
+    pairs = zip(reversed(actual_sizes), reversed(sizes))
+    if len(actual_sizes) > len(sizes) or any(
+        None not in (actual, size) and actual not in (1, size) for actual, size in pairs
     ):
-        wanted = ", ".join("?" if size is None else str(size) for size in sizes)
+        expected = ", ".join("?" if size is None else str(size) for size in sizes)
         raise ValueError(
-            f"{name}: expected {shape} = [{wanted}], got {format_shape(x)}; give a "
+            f"{name}: expected {shape} = [{expected}], got {format_shape(x)}; give a "
             "shape that broadcasts to it"
         )
 
 
 def check_size(name: str, size) -> int:
-    """Return a size, such as TensorFlow 1's `x.shape[-1]`, as an int.
+    """Convert a size, such as TensorFlow 1's `x.shape[-1]`, to an int.
 
     Raises:
       ValueError: it is not an int of 1 or more.
     """
     try:
-        number = operator.index(size)
+        result = operator.index(size)
     except TypeError:
-        number = 0
-    if number < 1:
+        result = 0
+    if result < 1:
         raise ValueError(f"{name}: expected an int of 1 or more, got {size!r}")
-    return number
+    return result
 
 
 def check_is_training(block: str, is_training) -> None:
-    """Raise ValueError unless a switch is True, False or a bool tensor."""
+    """Raise ValueError unless `is_training` is True, False or a bool tensor."""
     if tf.is_tensor(is_training):
-        fits = is_training.dtype.base_dtype == tf.bool
+        is_bool = is_training.dtype.base_dtype == tf.bool
     else:
-        fits = is_training in (True, False)
-    if not fits:
+        is_bool = is_training in (True, False)
+    if not is_bool:
         raise ValueError(
             f"{block}: expected is_training to be True, False or a bool tensor, got "
             f"{is_training!r}"

@@ -28,7 +28,7 @@ def scaled_dot_product_attention(
     fully_masked_is_zero: bool = True,
     drop: Optional[Callable] = None,
 ) -> tuple:
-    """Return softmax(Q K^T / sqrt(d_k)) V and the weights (equation 1).
+    """Compute softmax(Q K^T / sqrt(d_k)) V and the weights (equation 1).
 
     Without `relative`, there may be any number of dimensions between N and Tq, if they
     are the same for queries, keys and values.
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
         tf.matmul(queries, keys, transpose_b=True)
     )  # [N, H, Tq, Tk]
     if relative is not None:
-        of_keys, of_values = (tf.cast(each, queries.dtype) for each in relative)
+        of_keys, of_values = (tf.cast(vectors, queries.dtype) for vectors in relative)
         logits += cast_to_float32(tf.einsum("nhqd,qkd->nhqk", queries, of_keys))
     if bias is not None:
         logits += tf.cast(bias, logits.dtype)
@@ -89,7 +89,7 @@ class KeyValueCache(NamedTuple):
     values: tf.Tensor  # float [N, H, T, D / H]
 
     def append(self, later: "KeyValueCache") -> "KeyValueCache":
-        """Return the cache with the keys and values of later positions at its end."""
+        """Append the keys and values of later positions."""
         return KeyValueCache(
             tf.concat([self.keys, later.keys], axis=2),
             tf.concat([self.values, later.values], axis=2),
@@ -97,7 +97,7 @@ class KeyValueCache(NamedTuple):
 
 
 def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
-    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
+    """Project to Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
 
     Args:
       num_units: int, the width of all heads together.
@@ -112,7 +112,7 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 def keys_and_values(
     keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
 ) -> KeyValueCache:
-    """Return K and V for attention, with variables in the current scope.
+    """Compute K and V for attention, with variables in the current scope.
 
     Args:
       keys: float [N, Tk, any width].
@@ -141,7 +141,7 @@ class RelativePositions(NamedTuple):
     max_distance: int
 
     def vectors(self, width: int) -> tuple:
-        """Return the vectors of all distances: see `relative_positions`."""
+        """Look up the vectors of all distances: see `relative_positions`."""
         return relative_positions(self.queries, self.keys, width, self.max_distance)
 
 
@@ -153,7 +153,7 @@ def relative_positions(
     scope: str = "relative",
     reuse: Optional[bool] = None,
 ) -> tuple:
-    """Return a vector for each distance, for keys and for values (Shaw et al., 3.2).
+    """Look up a vector for each distance, for keys and for values (Shaw et al., 3.2).
 
     Args:
       query_positions: int [Tq].
@@ -184,7 +184,7 @@ def relative_bias(
     scope: str = "relative",
     reuse: Optional[bool] = None,
 ):
-    """Return the bias for relative positions of the Music Transformer.
+    """Compute the bias for relative positions of the Music Transformer.
 
     Each head has its own vectors; the bias is 0 for distances of `max_distance` or
     more. No tensor is larger than the logits (Huang et al. 2018, section 3.4).
@@ -235,7 +235,7 @@ def _by_position(by_distance):
 
 
 def _table(name, rows, width):
-    """Return a variable that holds vectors: [*rows, width]."""
+    """Get a variable that holds vectors: [*rows, width]."""
     initializer = tf.random_normal_initializer(stddev=width**-0.5)
     return tf.get_variable(name, [*rows, width], initializer=initializer)
 

@@ -1,4 +1,7 @@
-"""Custom gradients, for functions whose automatic gradients lose precision."""
+"""Custom gradients, for functions whose automatic gradients lose precision.
+
+`register_gradient` registers a gradient by name; `with_gradient` applies it.
+"""
 
 import contextlib
 from typing import Callable, Dict
@@ -28,7 +31,7 @@ def register_gradient(name: str, backward: Callable) -> None:
 
 
 def with_gradient(name: str, forward: Callable, *inputs):
-    """Return the output of a function with a registered gradient.
+    """Apply a function whose gradient is registered.
 
     In a graph, `tf.custom_gradient` would register a gradient for each call. Its
     registry is never cleared, so it would keep the graph in memory. (A
@@ -40,11 +43,14 @@ def with_gradient(name: str, forward: Callable, *inputs):
       forward: function of `inputs` that returns the tensors (output, *saved); only the
         gradient uses `saved`.
       inputs: float tensors.
+
+    Returns:
+      `output`.
     """
     if is_eager():
 
         @tf.custom_gradient
-        def computed(*inputs):
+        def apply(*inputs):
             output, *saved = forward(*inputs)
 
             def gradient(upstream):
@@ -52,7 +58,7 @@ def with_gradient(name: str, forward: Callable, *inputs):
 
             return output, gradient
 
-        return computed(*inputs)
+        return apply(*inputs)
     output, *saved = forward(*inputs)
     with tf.get_default_graph().gradient_override_map({"IdentityN": name}):
         return tf.identity_n([output, *inputs, *saved])[0]
@@ -61,5 +67,5 @@ def with_gradient(name: str, forward: Callable, *inputs):
 def is_eager() -> bool:
     """Return whether the program uses eager mode, even inside a tf.function."""
     # TensorFlow 1.15 has only the second function.
-    known = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
-    return known()
+    query = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
+    return query()

@@ -1,4 +1,8 @@
-"""The layers of the blocks: dropout, dense layers, embedding tables, normalization."""
+"""Layers: dropout, dense layers, embedding tables, layer normalization.
+
+Some have custom gradients, because the gradients that TensorFlow derives lose
+precision: see `gradients`.
+"""
 
 import functools
 import operator
@@ -26,16 +30,17 @@ def shape_list(x) -> List:
         return sizes
     # One operation instead of one for each size.
     dynamic = tf.unstack(tf.shape(x), len(sizes))
-    return [now if size is None else size for now, size in zip(dynamic, sizes)]
+    return [tensor if size is None else size for tensor, size in zip(dynamic, sizes)]
 
 
 def reshape(x, sizes: Sequence):
-    """Return tf.reshape(x, sizes); TensorFlow infers the size if only one is dynamic.
+    """Reshape a tensor to sizes of which some may be scalar tensors.
 
-    Otherwise, most operations in a search step would compute sizes.
+    If only one size is dynamic, TensorFlow infers it. This saves operations, which
+    count in a search step: most of them would compute sizes.
     """
-    known = [size for size in sizes if not tf.is_tensor(size)]
-    if len(known) == len(sizes) - 1 and 0 not in known:  # beside 0, -1 is ambiguous
+    static = [size for size in sizes if not tf.is_tensor(size)]
+    if len(static) == len(sizes) - 1 and 0 not in static:  # beside 0, -1 is ambiguous
         sizes = [-1 if tf.is_tensor(size) else size for size in sizes]
     return tf.reshape(x, sizes)
 
@@ -50,7 +55,7 @@ def cast_to_int64(integers):
 
 
 def append_zeros(x, count, axis: int):
-    """Return `x` with `count` zeros at the end of a dimension.
+    """Append `count` zeros to a dimension.
 
     Unlike TensorFlow's `pad`, it runs on the GPU for int64: see `cast_to_int64`.
     """
@@ -209,7 +214,7 @@ def dense(
     scope: str = "dense",
     activation: Optional[Callable] = None,
 ):
-    """Return activation(x W + b) along the last axis, as `tf.layers.dense` did.
+    """Compute activation(x W + b) along the last axis, as `tf.layers.dense` did.
 
     Args:
       inputs: float [..., in]; `in` must be static.
@@ -244,7 +249,7 @@ def dense(
 
 
 def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> tuple:
-    """Return (kernel [width, num_units], bias [num_units] or None) of a dense layer."""
+    """Get the variables of a dense layer: (kernel [in, out], bias [out] or None)."""
     bias = None
     with tf.variable_scope(scope):
         kernel = tf.get_variable(
@@ -258,7 +263,7 @@ def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> t
 
 
 def _add_bias(x, bias):
-    """Return x [M, D] + bias [D], for `with_gradient`.
+    """Compute x [M, D] + bias [D], for `with_gradient`.
 
     TensorFlow's own gradient for a 16-bit bias sums in 16 bits, where 25,000 times 0.01
     gives 4.
@@ -267,13 +272,13 @@ def _add_bias(x, bias):
 
 
 def _bias_gradients(output, x, bias, upstream):
-    return [upstream, _sum_of_rows(upstream, bias.shape.as_list()[0])]
+    return [upstream, _sum_rows(upstream, bias.shape.as_list()[0])]
 
 
 register_gradient("transformer/add_bias", _bias_gradients)
 
 
-def _sum_of_rows(x, width: int):
+def _sum_rows(x, width: int):
     """Sum over all but the last dimension: float [..., width] → [width].
 
     This is a matrix product, which sums in float32 even for 16-bit inputs, and is
@@ -292,7 +297,7 @@ def embedding_table(
     scope: str = "embedding",
     reuse: Optional[bool] = None,
 ):
-    """Return the variable `lookup_table` [V, D] of `embedding` in a scope."""
+    """Get the variable `lookup_table` [V, D] of `embedding` in a scope."""
     refuse_eager("embedding")
     vocab_size = check_size("embedding: vocab_size", vocab_size)
     num_units = check_size("embedding: num_units", num_units)
@@ -317,12 +322,12 @@ def look_up(table, inputs, scale: bool):
 
 
 def zero_first_row(table):
-    """Return a table [V, D] with zeros in row 0, the row for padding.
+    """Zero row 0 of a table, the row for padding: float [V, D] → [V, D].
 
     The gradient of `table` is dense, even if only a few rows are looked up.
     """
-    real = tf.cast(tf.not_equal(tf.range(tf.shape(table)[0]), 0), table.dtype)
-    return table * real[:, None]
+    is_nonzero = tf.not_equal(tf.range(tf.shape(table)[0]), 0)  # [V]
+    return table * tf.cast(is_nonzero, table.dtype)[:, None]
 
 
 # Layer normalization
@@ -331,7 +336,11 @@ def zero_first_row(table):
 def normalize(
     inputs, epsilon: float = 1e-8, scope: str = "ln", reuse: Optional[bool] = None
 ):
-    """Normalize layers: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+    """Compute (x - mean) / sqrt(variance + epsilon) * gamma + beta for each vector.
+
+    Each vector is normalized on its own: its elements get the mean 0 and the variance
+    1. Then they are scaled and shifted by two learned vectors, gamma and beta. Neither
+    the batch nor the other positions matter.
 
     Args:
       inputs: float [..., D]; the mean and the (biased) variance are over the last axis.
@@ -358,7 +367,7 @@ def normalize(
 
 
 def standardize(inputs, epsilon: float, gamma, beta):
-    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, like `normalize`.
+    """Compute (x - mean) / sqrt(variance + epsilon) * gamma + beta, like `normalize`.
 
     The gradient that TensorFlow derives loses precision if the variance is small: in a
     case recorded from tensor2tensor, its float32 error is 3e-5. This gradient is exact.
@@ -382,12 +391,12 @@ def standardize(inputs, epsilon: float, gamma, beta):
 
 
 def _standardize_gradients(output, x, gamma, standard, scale, upstream):
-    of_gamma = _sum_of_rows(upstream * standard, gamma.shape.as_list()[0])
+    gamma_gradient = _sum_rows(upstream * standard, gamma.shape.as_list()[0])
     upstream = upstream * gamma
     along = tf.reduce_mean(upstream * standard, -1, keepdims=True) * scale
     upstream = upstream * scale
     shared = tf.reduce_mean(upstream, -1, keepdims=True)
-    return [upstream - standard * along - shared, of_gamma]
+    return [upstream - standard * along - shared, gamma_gradient]
 
 
 register_gradient("transformer/standardize", _standardize_gradients)

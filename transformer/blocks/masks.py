@@ -68,7 +68,7 @@ def make_masks(
 
 
 def is_token(ids):
-    """Return which ids are tokens: int of any shape, 0 = padding → bool."""
+    """Find the tokens: int ids of any shape, 0 = padding → bool."""
     return tf.not_equal(ids, 0)
 
 
@@ -78,7 +78,7 @@ def padding_mask(ids):
 
 
 def distances(query_positions, key_positions=None):
-    """Return key position - query position: int [Tq, Tk], negative for earlier keys.
+    """Compute key position - query position: int [Tq, Tk], negative for earlier keys.
 
     Args:
       query_positions: int [Tq].
@@ -105,7 +105,7 @@ def local_mask(positions, window: int):
 
 
 def proximity_bias(query_positions, key_positions=None):
-    """Return -log(1 + distance), a bias towards near keys: float32 [1, 1, Tq, Tk].
+    """Compute -log(1 + distance), a bias towards near keys: float32 [1, 1, Tq, Tk].
 
     Args: as in `distances`.
 
@@ -116,9 +116,10 @@ def proximity_bias(query_positions, key_positions=None):
 
 
 def nonzero_rows(x, padded_row: str = "is zero"):
-    """Detect padding in vectors: float [N, T, D] → bool [N, T], False = padding.
+    """Find padding in vectors: float [N, T, D] → bool [N, T], False = padding.
 
     Args:
+      x: float [N, T, D].
       padded_row: a row is padding if it "is zero" or, as in the tutorial, if it "sums
         to zero". Rows of a normalized tensor may sum to zero by accident.
     """
@@ -128,12 +129,12 @@ def nonzero_rows(x, padded_row: str = "is zero"):
 
 
 def combine_masks(mask, other):
-    """Return the logical AND of two masks; the first may be None, which allows all."""
+    """Combine two masks by a logical AND; the first may be None, which allows all."""
     return other if mask is None else tf.logical_and(mask, other)
 
 
 def mask_to_bias(mask, value: float = MASKED_LOGIT):
-    """Return a mask as a bias: 0 where the mask is True, else `value`."""
+    """Convert a mask to a bias: 0 where the mask is True, else `value`."""
     return value * (1.0 - tf.cast(mask, tf.float32))
 
 
@@ -150,7 +151,7 @@ def zero_masked(x, mask):
 # The masks of a caller
 
 
-class GivenMasks(NamedTuple):
+class CallerMasks(NamedTuple):
     """The masks that a caller gives to `multihead_attention`: see its docstring."""
 
     key_masks: Any = None
@@ -160,7 +161,12 @@ class GivenMasks(NamedTuple):
 
 
 def resolve_masks(
-    dialect: Dialect, queries, keys, num_heads: int, given: GivenMasks, causality: bool
+    dialect: Dialect,
+    queries,
+    keys,
+    num_heads: int,
+    caller_masks: CallerMasks,
+    causality: bool,
 ) -> AttentionMasks:
     """Make the AttentionMasks of `multihead_attention` from its arguments.
 
@@ -168,7 +174,7 @@ def resolve_masks(
       dialect: a Dialect.
       queries, keys: float [N, Tq, D], [N, Tk, any width].
       num_heads: int, H.
-      given: GivenMasks.
+      caller_masks: CallerMasks.
       causality: as in `multihead_attention`.
 
     Raises:
@@ -191,7 +197,7 @@ def resolve_masks(
     def check_queries(name, x):
         _check_padding(name, x, "[N, Tq]", (batch, query_length))
 
-    key_masks, query_masks, mask, bias = given
+    key_masks, query_masks, mask, bias = caller_masks
     if key_masks is None:
         key_masks = nonzero_rows(keys, dialect.padded_row)
     else:
@@ -219,7 +225,7 @@ def resolve_masks(
 
 
 def resolve_padding(name: str, mask, inputs):
-    """Return a padding mask that a caller gave, as a checked bool tensor.
+    """Convert a padding mask of a caller to bool, and check it.
 
     Args:
       name: the block and the argument, for messages.
@@ -239,7 +245,7 @@ def resolve_padding(name: str, mask, inputs):
 
 
 def _resolve(name: str, mask, check_shape: Callable):
-    """Return a mask as a checked bool tensor; None for Python True.
+    """Convert a mask of a caller to bool, and check it; Python True becomes None.
 
     Args:
       name: the block and the argument, for messages.
@@ -257,7 +263,7 @@ def _resolve(name: str, mask, check_shape: Callable):
 def mask_to_bool(
     name: str, mask, meaning: str = "True or 1 = may attend, False or 0 = may not"
 ):
-    """Return a mask of bool or numbers as bool: 0 is False.
+    """Convert a mask of bool or numbers to bool: 0 is False.
 
     The values of a numeric mask are checked: those of a constant at once, those of any
     other tensor when the graph runs.
@@ -286,11 +292,11 @@ def mask_to_bool(
 
 
 def _refuse_inverted(name: str, mask, rows):
-    """Return a mask of padding, whose values are checked when the graph runs.
+    """Add a check to a padding mask: it fails, when the graph runs, if it is inverted.
 
-    An inverted mask allows padding alone. If padding is rows of zeros, as after
-    `embedding`, the check finds this: among all sentences of the batch, the mask allows
-    rows of zeros and no other row. A mask that also allows some other row passes.
+    An inverted mask allows padding only. If the vectors of padding are zero, as after
+    `embedding`, this can be seen: in the whole batch, the mask allows some rows of
+    zeros, and no other row. A mask that allows any other row passes.
 
     Args:
       name: the block and the argument, for the message.
@@ -301,34 +307,33 @@ def _refuse_inverted(name: str, mask, rows):
     if mask is None or static is not None and static.all():
         return mask
     if mask.shape.as_list()[-1] is None or rows.shape.as_list()[1] is None:
-        message = f"{name}: expected a value for each position, got another number"
+        message = f"{name}: expected a value for each position, got another length"
         mask = _assert(tf.equal(tf.shape(mask)[-1], tf.shape(rows)[1]), message, mask)
     allowed = mask
     if mask.shape.ndims == 4:
         allowed = tf.reduce_any(mask, [1, 2])  # [N, T], whether any query may see it
-    is_zero = tf.logical_not(nonzero_rows(rows))  # [N, T]
+    is_zero = tf.logical_not(nonzero_rows(rows))  # bool [N, T]
     allows_zeros = tf.reduce_any(tf.logical_and(allowed, is_zero))
-    allows_others = tf.reduce_any(tf.logical_and(allowed, tf.logical_not(is_zero)))
+    allows_tokens = tf.reduce_any(tf.logical_and(allowed, tf.logical_not(is_zero)))
     is_inverted = tf.logical_and(
-        tf.logical_and(allows_zeros, tf.logical_not(allows_others)),
+        tf.logical_and(allows_zeros, tf.logical_not(allows_tokens)),
         tf.logical_not(tf.reduce_all(is_zero)),
     )
     message = (
-        f"{name}: expected a mask that is False for padding, got one that is True for "
-        "rows of zeros only, which are padding, and False for all others; invert it "
-        "with tf.logical_not"
+        f"{name}: expected a mask that is False for padding, got one that is True only "
+        "for padding (rows of zeros); invert it with tf.logical_not"
     )
     return _assert(tf.logical_not(is_inverted), message, mask)
 
 
 def _assert(condition, message: str, x):
-    """Return `x`, which fails with a message if the condition is False."""
+    """Return `x`, whose evaluation fails with a message if the condition is False."""
     with tf.control_dependencies([tf.Assert(condition, [message])]):
         return tf.identity(x)
 
 
 def _check_padding(name: str, mask, shape: str, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError unless a mask is a padding mask [N, T].
+    """Raise ValueError unless a mask has the shape of a padding mask, [N, T].
 
     Args:
       name: the block and the argument.
@@ -366,9 +371,9 @@ def _check_pairs(name: str, x, sizes: Sequence[Optional[int]]) -> None:
 
 
 def _check_last(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError if all keys (or all positions) share one value of a mask.
+    """Raise ValueError if a mask has a single value for all keys (or positions).
 
-    Such a mask broadcasts, but it masks nothing, or everything.
+    Such a mask broadcasts, but it distinguishes no keys.
     """
     last = x.shape.as_list()[-1] if x.shape.ndims else 1
     if last == 1 and sizes[-1] != 1:
@@ -379,7 +384,7 @@ def _check_last(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> Non
             advice = "; what masks queries belongs in query_masks, as [N, Tq]"
         raise ValueError(
             f"{name}: expected {shape} with {expected} in the last dimension, got "
-            f"{format_shape(x)}, which masks all positions alike{advice}"
+            f"{format_shape(x)}, with a single value for all positions{advice}"
         )
 
 
@@ -389,7 +394,7 @@ def _check_last(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> Non
 def _warn_of_padding_test(name: str, mask) -> None:
     """Warn about a mask made by `tf.equal(ids, 0)`, in which True means padding.
 
-    `_refuse_inverted` needs rows of zeros; this does not.
+    Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
     """
     if _tests_for_zero(mask):
         warnings.warn(
@@ -401,7 +406,7 @@ def _warn_of_padding_test(name: str, mask) -> None:
 
 
 def _tests_for_zero(mask) -> Optional[bool]:
-    """Return how a mask was made: True for `x == 0`, False for `x != 0`, else None."""
+    """Find how a mask was made: True for `x == 0`, False for `x != 0`, else None."""
     operation = getattr(mask, "op", None)  # arrays have none
     if operation is None:
         return None

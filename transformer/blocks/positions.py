@@ -14,7 +14,7 @@ LEARNED = "learned"  # a table of variables instead of a function
 
 
 def interleaved(positions, num_units: int):
-    """Return sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
+    """Compute sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
     angles = positions[:, None] * rates[None, :]  # [T, D/2]
@@ -23,7 +23,7 @@ def interleaved(positions, num_units: int):
 
 
 def per_channel(positions, num_units: int):
-    """Return the tutorial's encoding; channel i has the angle p / 10000^(2i/D).
+    """Compute the tutorial's encoding; channel i has the angle p / 10000^(2i/D).
 
     Here i is the channel, so a sine and its cosine have different frequencies, and the
     exponents go up to 2.
@@ -40,7 +40,7 @@ def halves(
     min_timescale: float = 1.0,
     max_timescale: float = 10000.0,
 ):
-    """Return tensor2tensor's encoding: all sines, then all cosines.
+    """Compute tensor2tensor's encoding: all sines, then all cosines.
 
     The slowest rate is exactly 1/10000. If the width is odd, the last channel is zero.
     (As in tensor2tensor, `min_timescale` multiplies the rates.)
@@ -57,7 +57,7 @@ POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": h
 
 
 def chosen_positions(name: str, dialect: Dialect) -> str:
-    """Return the position encoding of a model: a key of POSITIONS, or LEARNED.
+    """Choose the position encoding of a model: a key of POSITIONS, or LEARNED.
 
     Args:
       name: the setting `positions`: a key of POSITIONS, LEARNED, or "" for the encoding

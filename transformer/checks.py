@@ -369,7 +369,7 @@ class _Subject:
         self.rng = np.random.RandomState(self.seed)
 
     def inputs(self, is_token):
-        """Draw ids [N, T] > 0, or vectors [N, T, D]; 0 where `is_token` [N, T] is False."""
+        """Draw ids [N, T] > 0, or vectors [N, T, D]; 0 unless `is_token` [N, T]."""
         if self.vocab_size is None:
             vectors = self.rng.standard_normal(is_token.shape + (self.num_units,))
             return (vectors * is_token[:, :, None]).astype(np.float32)
@@ -402,7 +402,7 @@ class _Subject:
         return outputs
 
     def first_outputs(self, *arrays):
-        """Compute the outputs that later ones are compared with; check that they vary."""
+        """Compute the outputs to compare with, and check that they vary."""
         first = self.fn(*map(np.copy, arrays))  # the caller's errors propagate
         if tf.is_tensor(first) and not hasattr(first, "numpy"):  # of a graph
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What every test starts from: the examples on the path, graph mode, its own graph."""
+"""Fixtures for all tests: the examples on the path, graph mode, a graph per test."""
 
 import contextlib
 import copy
@@ -26,9 +26,9 @@ for folder in ("examples", os.path.join("tools", "*")):
 tf.disable_eager_execution()
 
 # A run in the background or under nohup ignores signals, and so would what it starts.
-for number in (signal.SIGINT, signal.SIGHUP):
-    if signal.getsignal(number) == signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
+for signal_number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(signal_number) == signal.SIG_IGN:
+        signal.signal(signal_number, signal.SIG_DFL)
 
 # One of several processes of pytest-xdist has one core, and so has what it starts.
 # TensorFlow reads this when it opens its first session.
@@ -69,15 +69,15 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(autouse=True)
-def measured_alone():
-    """Processes that tests start take no part in the coverage of this one."""
+def no_coverage_of_subprocesses():
+    """Do not count the coverage of processes that tests start."""
     for name in ("COV_CORE_SOURCE", "COV_CORE_CONFIG", "COV_CORE_DATAFILE"):
         os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
-def determinism_ends():
-    """`--deterministic` holds for the process: not for the tests that follow."""
+def reset_determinism():
+    """Switch off determinism, which holds for a process, after each test."""
     yield
     if getattr(tf_config, "is_op_determinism_enabled", bool)():
         tf_config.disable_op_determinism()
@@ -85,7 +85,7 @@ def determinism_ends():
 
 @pytest.fixture(autouse=True)
 def graph():
-    """An empty graph, the default one while the test runs."""
+    """An empty graph, which is the default graph of the test."""
     with tf.Graph().as_default() as empty:
         yield empty
 
@@ -142,7 +142,7 @@ def start(graph, open_session):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A prepared corpus whose translations are the source backwards; do not write."""
+    """A data folder whose targets are the reversed sources; do not write."""
     import corpora  # not above: it imports the repository
 
     splits = corpora.reversed_symbols({"train": 2000, "dev": 20, "test": 20})
@@ -170,7 +170,7 @@ def trained(digits, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole(digits, tmp_path_factory):
-    """The log directory of a training to which nothing happened; do not write."""
+    """The log directory of a run that was not interrupted; do not write."""
     import corpora
 
     if has_gpu():
@@ -182,16 +182,16 @@ def whole(digits, tmp_path_factory):
 
 
 @pytest.fixture
-def room():
-    """room(most): no file may grow beyond so many bytes; without: beyond nothing."""
+def limit_file_size():
+    """limit_file_size(n): no file may exceed n bytes; without n: no limit again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most=soft: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    yield lambda size=soft: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextlib.contextmanager
 def one_thread():
-    """Sessions opened in it have CONFIG, where the program does not choose.
+    """Give sessions that are opened in the body CONFIG.
 
     With more threads, TensorFlow 1.15 adds up in an order that changes from run to run.
     """
@@ -203,6 +203,6 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def one_thread_only():
-    """Every session of a file runs its operations one after the other."""
+    """All sessions of a test file use one thread."""
     with one_thread():
         yield

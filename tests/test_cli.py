@@ -36,7 +36,7 @@ def parser():
     return parser
 
 
-def parsed(*argv):
+def parse_settings(*argv):
     return cli.read_settings(cli.parse(parser(), list(argv)), hparams.FIELDS)
 
 
@@ -55,11 +55,11 @@ def parsed(*argv):
         (["--deterministic", "--seed", "2"], {"deterministic": True, "seed": 2}),
     ],
 )
-def test_flags_give_exactly_what_was_said(argv, expected):
-    assert parsed(*argv) == expected
+def test_flags_give_exactly_the_typed_settings(argv, expected):
+    assert parse_settings(*argv) == expected
 
 
-def test_what_follows_two_dashes_is_no_flag():
+def test_words_after_two_dashes_are_not_flags():
     args = cli.parse(parser(), ["--", "--not-a-flag", "a-b"])
     assert args.names == ["--not-a-flag", "a-b"]
 
@@ -107,7 +107,7 @@ def test_a_path_that_is_empty_is_refused(capsys, flag):
     assert f"{flag}: expected a path, got an empty name" in capsys.readouterr().err
 
 
-def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
+def test_the_message_for_an_unknown_name():
     assert names.describe_unknown("search", "beem", ["greedy", "beam"]) == (
         "unknown search beem; did you mean beam? (greedy, beam)"
     )
@@ -120,8 +120,8 @@ def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
 # --- The end of a command -------------------------------------------------------------
 
 
-def end_of(capsys, error=None, returned=None, **options):
-    """(exit status, what is on stderr) of a command."""
+def run_main(capsys, error=None, returned=None, **options):
+    """Run a command; return (exit status, stderr)."""
 
     def work(args):
         assert isinstance(args, argparse.Namespace) and not args.verbose
@@ -138,21 +138,24 @@ def end_of(capsys, error=None, returned=None, **options):
 
 
 @pytest.mark.parametrize("kind", [ValueError, OSError, FloatingPointError, MemoryError])
-def test_what_is_refused_is_one_line_and_status_2(capsys, kind):
-    assert end_of(capsys, kind("expected 2, got 1")) == (2, "x.py: expected 2, got 1\n")
+def test_an_error_is_one_line_and_status_2(capsys, kind):
+    assert run_main(capsys, kind("expected 2, got 1")) == (
+        2,
+        "x.py: expected 2, got 1\n",
+    )
 
 
-def test_what_is_a_bug_keeps_its_traceback(capsys):
+def test_a_bug_keeps_its_traceback(capsys):
     with pytest.raises(KeyError):
-        end_of(capsys, KeyError("a bug"))
+        run_main(capsys, KeyError("a bug"))
 
 
-def test_what_was_interrupted_says_how_to_continue(capsys):
+def test_an_interrupted_command_says_how_to_continue(capsys):
     error = Stopped(signal.SIGINT)
     message = "x.py: interrupted; run it again\n"
-    assert end_of(capsys, error, advice="run it again") == (130, message)
-    assert end_of(capsys, returned=1) == (1, "")
-    assert end_of(capsys) == (0, "")
+    assert run_main(capsys, error, advice="run it again") == (130, message)
+    assert run_main(capsys, returned=1) == (1, "")
+    assert run_main(capsys) == (0, "")
 
 
 # --- The start of TensorFlow ----------------------------------------------------------
@@ -181,7 +184,7 @@ def held(capfd, monkeypatch):
     return held
 
 
-def test_what_is_held_back_is_shown_where_the_import_fails(held):
+def test_the_held_stderr_is_shown_if_the_import_fails(held):
     opened = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
     assert held(fails=False) == ["later"]
     assert held(fails=True) == ["from C", "from Python", "later"]
@@ -233,7 +236,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", sorted(REFUSALS))
-def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
+def test_refusals_do_not_import_tensorflow(tmp_path, case):
     name, *flags = REFUSALS[case]
     missing = str(tmp_path / "none")
     file = terminal.COMMANDS[name].file
@@ -294,8 +297,8 @@ def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
         assert terminal.command_line("launch") == "transformer-tf launch"
 
 
-def test_streams_that_were_closed_before_lead_nowhere():
-    """They are None to Python; the work is done, and the status tells of it."""
+def test_closed_streams_are_replaced_by_the_null_device():
+    """Python sets them to None. The work is done, and the status is its own."""
     work = (
         "import sys; from transformer.commands import cli, terminal\n"
         "def work(args):\n"
@@ -317,7 +320,7 @@ def test_streams_that_were_closed_before_lead_nowhere():
     assert done.returncode == 7, done.stderr
 
 
-def test_what_a_terminal_cannot_encode_is_escaped():
+def test_characters_that_a_terminal_cannot_encode_are_escaped():
     """The help of the program has an arrow."""
     shown = {}
     for encoding in ("utf-8", "ascii"):
@@ -333,6 +336,6 @@ def test_what_a_terminal_cannot_encode_is_escaped():
     assert shown["ascii"] == escaped != shown["utf-8"]
 
 
-def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
+def test_without_a_temporary_folder_stderr_is_not_held(held, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/none/x"))
     assert held(fails=False) == ["from C", "from Python", "later"]

@@ -23,15 +23,17 @@ GOOD = ("wanted.de", b"Gut.\n")
 EVIL = b"evil"
 
 
-def text_of(lines):
+def join_lines(lines):
     return "".join(line + "\n" for line in lines).encode()
 
 
-def segments(lines):
-    return text_of(f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(lines, 1))
+def make_sgm(lines):
+    return join_lines(
+        f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(lines, 1)
+    )
 
 
-def tar_of(*entries):
+def make_tar(*entries):
     """The bytes of a .tar.gz of entries (name, bytes), or (name, kind, target)."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
@@ -46,22 +48,22 @@ def tar_of(*entries):
     return packed.getvalue()
 
 
-TRAIN = tar_of(
-    ("training/tiny.de", text_of(TEXT["train"][0][:600])),
-    ("training/tiny.en", text_of(TEXT["train"][1][:600])),
+TRAIN = make_tar(
+    ("training/tiny.de", join_lines(TEXT["train"][0][:600])),
+    ("training/tiny.en", join_lines(TEXT["train"][1][:600])),
     ("training/._tiny.de", b"\x80 not this one"),
-    ("more.de", text_of(TEXT["train"][0][600:])),
-    ("more.en", text_of(TEXT["train"][1][600:])),
+    ("more.de", join_lines(TEXT["train"][0][600:])),
+    ("more.en", join_lines(TEXT["train"][1][600:])),
 )
-TESTS = tar_of(
-    ("x/dev-src.de.sgm", segments(TEXT["dev"][0])),
-    ("x/dev-ref.en.sgm", segments(TEXT["dev"][1])),
-    ("x/test.de", text_of(TEXT["test"][0])),
-    ("x/test.en", text_of(TEXT["test"][1])),
+TESTS = make_tar(
+    ("x/dev-src.de.sgm", make_sgm(TEXT["dev"][0])),
+    ("x/dev-ref.en.sgm", make_sgm(TEXT["dev"][1])),
+    ("x/test.de", join_lines(TEXT["test"][0])),
+    ("x/test.en", join_lines(TEXT["test"][1])),
 )
 
 
-def row(files):
+def make_corpus(files):
     """An entry of CORPORA for archives."""
     archives = tuple(
         public_corpora.Archive(
@@ -122,7 +124,7 @@ def failing(content):
 def server(monkeypatch):
     files = {"train.tgz": TRAIN, "tests.tgz": TESTS}
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setitem(download.CORPORA, "tiny", row(files))
+    monkeypatch.setitem(download.CORPORA, "tiny", make_corpus(files))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -135,19 +137,19 @@ def server(monkeypatch):
         thread.join()
 
 
-def arguments(server, out):
+def make_flags(server, out):
     url = f"http://127.0.0.1:{server.server_port}"
     return ["tiny", "--out", str(out), "--url_base", url]
 
 
-def refused(capsys, *argv):
-    """What a command says that must refuse."""
+def refuse_download(capsys, *argv):
+    """Run download with flags that it refuses; return its message."""
     return corpora.refusal(capsys, "download", *argv)
 
 
 def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
     out = tmp_path / "out"
-    corpora.run_command("download", *arguments(server, out))
+    corpora.run_command("download", *make_flags(server, out))
     for split, sides in TEXT.items():
         for language, lines in zip(("de", "en"), sides):
             assert list(read_lines(str(out / f"{split}.{language}"))) == lines
@@ -157,11 +159,11 @@ def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsy
     assert (out / "corpus.json").exists()
     assert len(server.asked) == 2
     corpora.run_command(
-        "download", *arguments(server, out)
+        "download", *make_flags(server, out)
     )  # nothing is asked for again
     assert len(server.asked) == 2
     (out / "archives" / "train.tgz").write_bytes(b"damaged")
-    corpora.run_command("download", *arguments(server, out))
+    corpora.run_command("download", *make_flags(server, out))
     assert (out / "archives" / "train.tgz").read_bytes() == TRAIN
     assert sorted(os.listdir(str(tmp_path))) == ["out"]
 
@@ -178,15 +180,15 @@ def test_a_passing_fault_is_tried_again_and_a_lasting_one_refused(
     server, tmp_path, capsys, answer, reason
 ):
     server.plan = [answer] * (1 + download.RETRIES)
-    assert reason in refused(capsys, *arguments(server, tmp_path / "out"))
+    assert reason in refuse_download(capsys, *make_flags(server, tmp_path / "out"))
     assert server.plan == [] and os.listdir(str(tmp_path)) == []
     server.plan = [answer]
-    corpora.run_command("download", *arguments(server, tmp_path / "out"))
+    corpora.run_command("download", *make_flags(server, tmp_path / "out"))
 
 
 def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
     server.plan = [too_long]
-    message = refused(capsys, *arguments(server, tmp_path / "out"))
+    message = refuse_download(capsys, *make_flags(server, tmp_path / "out"))
     assert f"/train.tgz: expected {len(TRAIN):,} bytes, got more" in message
     assert len(server.asked) == 1 and os.listdir(str(tmp_path)) == []
 
@@ -196,26 +198,26 @@ def test_nobody_there_bad_words_and_no_pooch_are_one_line(
 ):
     out = str(tmp_path / "out")
     words = ["tiny", "--out", out, "--url_base"]
-    assert "train.tgz" in refused(capsys, *words, "http://127.0.0.1:9")
-    assert "one of sample, multi30k" in refused(capsys, "none")
+    assert "train.tgz" in refuse_download(capsys, *words, "http://127.0.0.1:9")
+    assert "one of sample, multi30k" in refuse_download(capsys, "none")
     monkeypatch.setitem(sys.modules, "pooch", None)
-    assert "pip install 'pooch" in refused(capsys, *arguments(server, out))
+    assert "pip install 'pooch" in refuse_download(capsys, *make_flags(server, out))
     assert os.listdir(str(tmp_path)) == []
 
 
 def test_text_of_another_corpus_is_not_replaced(server, tmp_path, capsys):
     (tmp_path / "dev.de").write_bytes(b"mine\n")
-    assert "got dev.de" in refused(capsys, *arguments(server, tmp_path))
+    assert "got dev.de" in refuse_download(capsys, *make_flags(server, tmp_path))
     assert server.asked == [] and (tmp_path / "dev.de").read_bytes() == b"mine\n"
 
 
 def test_text_that_was_changed_is_not_replaced(server, tmp_path, capsys):
-    corpora.run_command("download", *arguments(server, tmp_path))
+    corpora.run_command("download", *make_flags(server, tmp_path))
     with open(str(tmp_path / "train.en"), "ab") as file:
         file.write(b"mine\n")
     before = corpora.read_tree(tmp_path)
-    assert "train.en: expected the text of the archives" in refused(
-        capsys, *arguments(server, tmp_path)
+    assert "train.en: expected the text of the archives" in refuse_download(
+        capsys, *make_flags(server, tmp_path)
     )
     assert corpora.read_tree(tmp_path) == before
 
@@ -225,23 +227,23 @@ def test_an_archive_that_does_not_fit_leaves_no_text(
     server, tmp_path, capsys, monkeypatch, extra_entries
 ):
     names = ("tiny.de", "tiny.en", "more.de")
-    server.files["train.tgz"] = tar_of(
-        *[(name, text_of(TEXT["train"][0])) for name in names], *extra_entries
+    server.files["train.tgz"] = make_tar(
+        *[(name, join_lines(TEXT["train"][0])) for name in names], *extra_entries
     )
-    monkeypatch.setitem(download.CORPORA, "tiny", row(server.files))
-    assert "more.en" in refused(capsys, *arguments(server, tmp_path / "out"))
+    monkeypatch.setitem(download.CORPORA, "tiny", make_corpus(server.files))
+    assert "more.en" in refuse_download(capsys, *make_flags(server, tmp_path / "out"))
     assert os.listdir(str(tmp_path / "out")) == ["archives"]
 
 
 @pytest.mark.parametrize(
     "name, content",
     [
-        ("parent.tgz", tar_of(GOOD, ("../wanted.en", EVIL))),
-        ("absolute.tgz", tar_of(GOOD, ("/wanted.en", EVIL))),
-        ("link.tgz", tar_of(GOOD, ("wanted.en", tarfile.SYMTYPE, "../../up"))),
-        ("hardlink.tgz", tar_of(GOOD, ("wanted.en", tarfile.LNKTYPE, "../up"))),
-        ("pipe.tgz", tar_of(GOOD, ("wanted.en", tarfile.FIFOTYPE, ""))),
-        ("second.tgz", tar_of(("a/wanted.de", GOOD[1]), ("b/wanted.de", EVIL))),
+        ("parent.tgz", make_tar(GOOD, ("../wanted.en", EVIL))),
+        ("absolute.tgz", make_tar(GOOD, ("/wanted.en", EVIL))),
+        ("link.tgz", make_tar(GOOD, ("wanted.en", tarfile.SYMTYPE, "../../up"))),
+        ("hardlink.tgz", make_tar(GOOD, ("wanted.en", tarfile.LNKTYPE, "../up"))),
+        ("pipe.tgz", make_tar(GOOD, ("wanted.en", tarfile.FIFOTYPE, ""))),
+        ("second.tgz", make_tar(("a/wanted.de", GOOD[1]), ("b/wanted.de", EVIL))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

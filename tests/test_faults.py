@@ -148,12 +148,12 @@ LITTLE = 20000  # bytes: less than a checkpoint, more than all the rest
 
 @pytest.mark.slow
 def test_without_room_training_stops_and_keeps_what_there_is(
-    digits, whole, tmp_path, before_update, capsys, room
+    digits, whole, tmp_path, before_update, capsys, limit_file_size
 ):
-    before_update({5: lambda: room(LITTLE)})
+    before_update({5: lambda: limit_file_size(LITTLE)})
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path, *corpora.HARD)
-    room()
+    limit_file_size()
     assert stopped.value.code == 2
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.startswith("train.py: step 8: ")
@@ -170,9 +170,9 @@ def test_without_room_training_stops_and_keeps_what_there_is(
 
 
 def test_without_room_training_goes_on_where_it_is_told_to(
-    digits, whole, tmp_path, before_update, capsys, room
+    digits, whole, tmp_path, before_update, capsys, limit_file_size
 ):
-    before_update({5: lambda: room(LITTLE), 9: room})
+    before_update({5: lambda: limit_file_size(LITTLE), 9: limit_file_size})
     corpora.run_train(digits, tmp_path, *corpora.HARD, "--on_save_error", "continue")
     said = capsys.readouterr().err.splitlines()
     (line,) = [line for line in said if line.endswith("continuing")]

@@ -39,8 +39,8 @@ def text(tmp_path):
     return corpora.write_text(tmp_path / "text", splits)
 
 
-def words(text, *flags):
-    """The flags for the text of a folder."""
+def make_flags(text, *flags):
+    """Return the flags for the text of a folder."""
     named = [
         word
         for split in ("train", "dev", "test")
@@ -49,27 +49,28 @@ def words(text, *flags):
     return [*FLAGS, *named, *flags]
 
 
-def prepared(out, *flags):
-    """The files that prepare.py writes."""
+def run_prepare(out, *flags):
+    """Run prepare.py; return the files that it writes."""
     corpora.run_command("prepare", "--out", out, *flags)
     return corpora.read_tree(out)
 
 
-def report(out, split="train"):
+def read_entry(out, split="train"):
+    """Read the entry of a split in corpus.json."""
     with open(os.path.join(str(out), "corpus.json"), encoding="utf-8") as file:
         return json.load(file)["splits"][split]
 
 
-def lines_of(out, split="train"):
-    """The prepared pairs of a split, decoded."""
+def decode_pairs(out, split="train"):
+    """Decode the prepared pairs of a split."""
     decode, pairs = load_vocabularies(str(out)).source.decode, Split(str(out), split)
     return [
         (decode(pairs.source(i)), decode(pairs.target(i))) for i in range(len(pairs))
     ]
 
 
-def pairs_of(*stems):
-    """The pairs of lines of text files."""
+def read_pairs(*stems):
+    """Read the pairs of lines of text files."""
     return [
         pair
         for stem in stems
@@ -84,17 +85,17 @@ def pairs_of(*stems):
 
 @pytest.mark.parametrize("kind", [[], ["--bpe_dropout", "0.3", "--copies", "2"]])
 def test_any_number_of_workers_writes_the_same_bytes(tmp_path, text, kind):
-    alone = prepared(tmp_path / "1", *words(text, *kind))
-    flags = words(text, *kind, "--workers", "2")
-    assert prepared(tmp_path / "2", *flags) == alone
+    alone = run_prepare(tmp_path / "1", *make_flags(text, *kind))
+    flags = make_flags(text, *kind, "--workers", "2")
+    assert run_prepare(tmp_path / "2", *flags) == alone
 
 
 def test_dropout_is_drawn_anew_in_each_chunk(tmp_path, text):
     for language in ("de", "en"):
         lines = corpora.read_lines(f"{text}/train.{language}")[:CHUNK_SIZE]
         corpora.write_lines(f"{text}/train.{language}", lines * 9)
-    flags = words(text, "--bpe_dropout", "0.5", "--vocab_size", "22")
-    prepared(tmp_path / "out", *flags)
+    flags = make_flags(text, "--bpe_dropout", "0.5", "--vocab_size", "22")
+    run_prepare(tmp_path / "out", *flags)
     split = Split(str(tmp_path / "out"), "train")
     ids = [split.source(i).tolist() for i in range(len(split))]
     assert (
@@ -102,7 +103,7 @@ def test_dropout_is_drawn_anew_in_each_chunk(tmp_path, text):
     )
 
 
-def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
+def test_results_are_in_the_order_of_the_tasks():
     read = []
 
     def tasks():
@@ -115,7 +116,7 @@ def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
         assert len(read) <= task + 4
 
 
-def test_what_a_worker_refuses_ends_the_work():
+def test_an_exception_in_a_worker_ends_the_work():
     with pytest.raises(ValueError, match="expected a number"):
         list(pool.map_tasks(negating, [1, 2, "refused", 3, 4, 5, 6], 2))
 
@@ -128,14 +129,14 @@ def test_a_worker_that_is_killed_leaves_nothing(tmp_path, text, monkeypatch, cap
     monkeypatch.setattr(
         corpus, "_encode", lambda *_: pool.map_tasks(negating, ["killed"], 2)
     )
-    argv = ["--out", tmp_path / "out", *words(text, "--workers", "2")]
+    argv = ["--out", tmp_path / "out", *make_flags(text, "--workers", "2")]
     message = corpora.refusal(capfd, "prepare", *argv)
     assert "run the same command again, with fewer workers" in message
     assert os.listdir(str(tmp_path)) == ["text"]
 
 
-def children_of(parent):
-    """The processes that a process has started and that have not ended."""
+def list_children(parent):
+    """List the running processes that a process has started."""
     path = f"/proc/{parent}/task/{parent}/children"
     with open(path, encoding="utf-8") as file:
         return [int(pid) for pid in file.read().split()]
@@ -161,7 +162,7 @@ def test_a_signal_ends_prepare_and_its_workers_and_the_next_run_tidies(
 ):
     """A worker trains a vocabulary, on long text, when the signal comes."""
     out = tmp_path / "out"
-    flags = words(text, "--workers", "2")
+    flags = make_flags(text, "--workers", "2")
     long = []
     for language in ("de", "en"):
         lines = corpora.read_lines(f"{text}/train.{language}") * 20000
@@ -176,9 +177,9 @@ def test_a_signal_ends_prepare_and_its_workers_and_the_next_run_tidies(
         stderr=subprocess.PIPE,
         universal_newlines=True,
     ) as process:
-        corpora.wait_until(lambda: len(children_of(process.pid)) > 1)
+        corpora.wait_until(lambda: len(list_children(process.pid)) > 1)
         time.sleep(1)  # until they work
-        started = children_of(process.pid)
+        started = list_children(process.pid)
         process.send_signal(signal_number)
         stderr = process.communicate(timeout=60)[1]
     killed = signal_number == signal.SIGKILL
@@ -187,8 +188,8 @@ def test_a_signal_ends_prepare_and_its_workers_and_the_next_run_tidies(
     corpora.wait_until(lambda: not any(map(corpora.is_running, started)))
     left = [name for name in os.listdir(str(tmp_path)) if name.startswith(".")]
     assert len(left) == killed and not out.exists()
-    expected = prepared(tmp_path / "expected", *words(text))
-    assert prepared(out, *flags) == expected
+    expected = run_prepare(tmp_path / "expected", *make_flags(text))
+    assert run_prepare(out, *flags) == expected
     assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".")]
 
 
@@ -208,7 +209,7 @@ def two(tmp_path, text):
 
 def with_weights(text, two, *weights):
     """The flags for two corpora of train, with their weights."""
-    flags = words(text)
+    flags = make_flags(text)
     place = flags.index("--train")
     named = [
         word
@@ -222,25 +223,25 @@ def with_weights(text, two, *weights):
 def test_a_pair_is_written_as_often_as_its_weight_says(tmp_path, text, two, count):
     out = tmp_path / "out"
     flags = with_weights(text, two, ["0.4"], ["2.5"])
-    files = prepared(out, *flags, "--workers", count)
-    times = collections.Counter(lines_of(out))
+    files = run_prepare(out, *flags, "--workers", count)
+    times = collections.Counter(decode_pairs(out))
     first, second = (
-        [times[pair] for pair in pairs_of(stem)] for stem in two
+        [times[pair] for pair in read_pairs(stem)] for stem in two
     )  # no pair is in both
     assert sorted(first) == [0] * 18 + [1] * 12  # 0.4 of 30
     assert sorted(second) == [2] * 5 + [3] * 6  # 2.5 · 11 = 27.5
-    assert sum(times.values()) == 40 == report(out)["pairs"]
-    assert report(out)["corpora"] == [
+    assert sum(times.values()) == 40 == read_entry(out)["pairs"]
+    assert read_entry(out)["corpora"] == [
         {"weight": 0.4, "pairs": 30, "written": 12},
         {"weight": 2.5, "pairs": 11, "written": 28},
     ]
-    assert prepared(tmp_path / "again", *flags) == files
+    assert run_prepare(tmp_path / "again", *flags) == files
 
 
 # --- Filters --------------------------------------------------------------------------
 
 
-def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
+def test_filters_count_what_they_drop_and_apply_to_train_only(tmp_path, capsys):
     pairs = [
         ("der Hund", "the dog"),  # kept
         ("der Hund", "the dogs"),  # kept
@@ -251,12 +252,12 @@ def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
     ]
     splits = {split: tuple(zip(*pairs)) for split in ("train", "dev", "test")}
     text = corpora.write_text(tmp_path / "text", splits)
-    flags = words(text)[2:] + ["--vocab_size", "40", "--max_length", "70"]
-    prepared(tmp_path / "all", *flags)
+    flags = make_flags(text)[2:] + ["--vocab_size", "40", "--max_length", "70"]
+    run_prepare(tmp_path / "all", *flags)
     capsys.readouterr()
-    prepared(tmp_path / "out", *flags, "--max_ratio", "4")
-    assert lines_of(tmp_path / "out") == [pairs[i] for i in (0, 1, 4)]
-    entry = report(tmp_path / "out")
+    run_prepare(tmp_path / "out", *flags, "--max_ratio", "4")
+    assert decode_pairs(tmp_path / "out") == [pairs[i] for i in (0, 1, 4)]
+    entry = read_entry(tmp_path / "out")
     dropped = {reason: entry[reason] for reason in corpus.REASONS}
     assert dropped == {"empty": 1, "too_long": 1, "ratio": 1} and entry["pairs"] == 3
     assert entry["max_ratio"] == 4
@@ -266,15 +267,17 @@ def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
         "ratio of 4), "
     )
     for split in ("dev", "test"):
-        assert report(tmp_path / "out", split) == report(tmp_path / "all", split)
-        assert "ratio" not in report(tmp_path / "out", split)
-    assert "ratio" not in report(tmp_path / "all")
+        assert read_entry(tmp_path / "out", split) == read_entry(
+            tmp_path / "all", split
+        )
+        assert "ratio" not in read_entry(tmp_path / "out", split)
+    assert "ratio" not in read_entry(tmp_path / "all")
 
 
 # --- The sample of a vocabulary -------------------------------------------------------
 
 
-def test_a_sample_has_so_many_lines_each_as_likely_as_any():
+def test_a_sample_has_the_wanted_size_and_all_lines_are_equally_likely():
     assert (
         list(sample_lines("abc", 3, 3))
         == list(sample_lines("abc", 3, 9))
@@ -291,16 +294,16 @@ def test_a_sample_has_so_many_lines_each_as_likely_as_any():
 def test_a_vocabulary_is_trained_on_a_sample_of_a_large_corpus(
     tmp_path, text, capsys, kind, monkeypatch
 ):
-    flags = words(text, *kind, "--vocab_lines", "40")
-    files = prepared(tmp_path / "here", *flags)
+    flags = make_flags(text, *kind, "--vocab_lines", "40")
+    files = run_prepare(tmp_path / "here", *flags)
     of = "60 lines of each language" if kind else "120 lines"
     line = f"vocabulary: trained on 40 of {of}, drawn at random"
     assert line in capsys.readouterr().out
     monkeypatch.setattr(sentencepiece_model, "MANY_LINES", 39)
-    assert prepared(tmp_path / "elsewhere", *flags) == files  # in another process
+    assert run_prepare(tmp_path / "elsewhere", *flags) == files  # in another process
     capsys.readouterr()
-    whole = words(text, *kind, "--vocab_lines", "120")
-    assert prepared(tmp_path / "whole", *whole) == prepared(
-        tmp_path / "default", *words(text, *kind)
+    whole = make_flags(text, *kind, "--vocab_lines", "120")
+    assert run_prepare(tmp_path / "whole", *whole) == run_prepare(
+        tmp_path / "default", *make_flags(text, *kind)
     )
     assert "vocabulary:" not in capsys.readouterr().out

@@ -24,8 +24,8 @@ with open(os.path.join(ROOT, "docs", "files.md"), encoding="utf-8") as file:
 TOP = ["hparams.py", "train.py", "eval.py"]
 
 
-def present(*patterns):
-    """The files of the repository that match, relative to its root, with slashes."""
+def find_files(*patterns):
+    """Find files of the repository, relative to its root, with slashes."""
     return sorted(
         os.path.relpath(path, ROOT).replace(os.sep, "/")
         for pattern in patterns
@@ -33,9 +33,9 @@ def present(*patterns):
     )
 
 
-PACKAGE = present("transformer/*.py", "transformer/*/*.py", "transformer/*/*/*.py")
-CODE = PACKAGE + present("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
-TESTS = present("tests/*.py")
+PACKAGE = find_files("transformer/*.py", "transformer/*/*.py", "transformer/*/*/*.py")
+CODE = PACKAGE + find_files("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
+TESTS = find_files("tests/*.py")
 
 
 def read(path):
@@ -43,8 +43,8 @@ def read(path):
         return file.read()
 
 
-def imported(path):
-    """The dotted names that a file imports, anywhere in it."""
+def list_imports(path):
+    """List the dotted names that a file imports, anywhere in it."""
     names = set()
     for node in ast.walk(ast.parse(read(path))):
         if isinstance(node, ast.Import):
@@ -56,8 +56,8 @@ def imported(path):
     return names
 
 
-def dotted(path):
-    """The name of a file of the package as ORDER has it: "text.lines"."""
+def dotted_name(path):
+    """Return the name of a file of the package, as in ORDER: "text.lines"."""
     return ".".join(os.path.splitext(path)[0].split("/")[1:])
 
 
@@ -66,11 +66,11 @@ def dotted(path):
 
 @pytest.mark.parametrize("path", PACKAGE)
 def test_imports_go_one_way(path):
-    name = dotted(path)
+    name = dotted_name(path)
     is_folder = name.endswith("__init__")
     assert is_folder or name in ORDER, "give the file a row in docs/files.md"
     before = ORDER if is_folder else ORDER[: ORDER.index(name)]
-    for other in imported(path):
+    for other in list_imports(path):
         package, _, module = other.partition(".")
         assert package not in ("hparams", "train", "eval", "scripts", "tests"), other
         if package == "transformer" and module in ORDER:
@@ -132,7 +132,7 @@ def test_no_file_names_a_folder_of_one_machine():
     roots = "|".join(["home", "opt", "private", "root", "tmp", "Users", "work"])
     pattern = re.compile(r"(?<![\w./}*-])/(?:" + roots + r")/\S*")
     paths = CODE + TESTS
-    paths += present("*.md", "*/*.md", "*.toml", "setup.*", "Makefile", ".ci/run")
+    paths += find_files("*.md", "*/*.md", "*.toml", "setup.*", "Makefile", ".ci/run")
     matches = [(path, match) for path in paths for match in pattern.findall(read(path))]
     assert matches == []
 

@@ -35,7 +35,7 @@ def sentences(split, language):
 
 
 def write(path, lines):
-    """Writes lines, or bytes as they are, gzipped if the name says so."""
+    """Write lines, or bytes, gzipped if the name ends in .gz; return the path."""
     content = lines
     if not isinstance(lines, bytes):
         content = "".join(line + "\n" for line in lines).encode("utf-8")
@@ -46,7 +46,7 @@ def write(path, lines):
 
 
 def fill(folder, ending="", splits=PAIRS):
-    """Writes {split}.{language} of some splits; returns the folder's name."""
+    """Write {split}.{language} of some splits; return the folder."""
     os.makedirs(str(folder), exist_ok=True)
     for split in splits:
         for language in WORDS:
@@ -56,7 +56,7 @@ def fill(folder, ending="", splits=PAIRS):
 
 
 def load(folder, split, side):
-    """Returns the sentences of a split as lists of ids."""
+    """Load the sentences of a split as lists of ids."""
     ids, offsets = (
         np.load(os.path.join(folder, f"{split}.{side}.{part}.npy"), "r")
         for part in ("ids", "offsets")
@@ -71,8 +71,8 @@ def summary(folder):
         return json.load(file)
 
 
-def refused(capsys, root, argv):
-    """Runs prepare on what must be refused; returns what it said, one line."""
+def refuse_prepare(capsys, root, argv):
+    """Run prepare with flags or text that it refuses; return its message."""
     before = corpora.read_tree(root)
     message = corpora.refusal(capsys, "prepare", *argv)
     assert corpora.read_tree(root) == before
@@ -132,7 +132,7 @@ def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
     assert vocabulary.decode(ids) == line
 
 
-def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
+def test_vocab_from_replaces_the_vocabulary(tmp_path):
     out, vocab_folder = fill(tmp_path / "out"), tmp_path / "vocab_folder"
     corpora.run_command("prepare", "--out", out, *SMALL)
     vocab_folder.mkdir()
@@ -162,9 +162,11 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
             assert decoded == sentences("dev", language)
 
 
-def test_a_folder_without_a_vocabulary_gives_none(tmp_path, capsys):
+def test_vocab_from_needs_a_vocabulary(tmp_path, capsys):
     argv = ["--out", fill(tmp_path / "out"), "--vocab_from", str(tmp_path)]
-    assert "the vocabulary is missing: expected" in refused(capsys, tmp_path, argv)
+    assert "the vocabulary is missing: expected" in refuse_prepare(
+        capsys, tmp_path, argv
+    )
 
 
 def test_the_same_text_gives_the_same_bytes(tmp_path):
@@ -204,7 +206,7 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
         assert len({str(copy) for copy in copies.tolist()}) == 3
 
 
-def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
+def test_bpe_dropout_with_vocab_from(tmp_path, capsys):
     """The ids are those of its own corpus; a unigram model has no merges."""
     own, copied = fill(tmp_path / "own"), fill(tmp_path / "copied")
     corpora.run_command(
@@ -298,10 +300,10 @@ def test_the_languages_are_those_of_the_file_names(tmp_path, names, expected):
 # What is refused
 
 
-def test_files_of_different_line_counts(tmp_path, capsys):
+def test_files_of_different_line_counts_are_refused(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "dev.en", sentences("dev", "en")[:-1])
-    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, *SMALL])
     assert f"got 9 in {out}/dev.de and 8 in {out}/dev.en" in message
 
 
@@ -310,25 +312,25 @@ def test_an_empty_split_is_refused_before_any_work(tmp_path, capsys, split):
     out = fill(tmp_path)
     for language in WORDS:
         write(tmp_path / f"{split}.{language}", [])
-    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, *SMALL])
     assert f"{split}: expected text, got empty files: {out}/{split}.de" in message
 
 
-def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
+def test_separate_vocabularies_of_the_other_direction_are_refused(tmp_path, capsys):
     out = fill(tmp_path / "text")
     corpora.run_command("prepare", "--out", out, "--vocab_size", "40", "--separate")
     reverse = ["--source_lang", "en", "--target_lang", "de", "--vocab_from", out]
     argv = ["--out", fill(tmp_path / "reverse"), *reverse]
-    message = refused(capsys, tmp_path, argv)
+    message = refuse_prepare(capsys, tmp_path, argv)
     assert "expected the vocabularies of en → de, got those of de → en" in message
     corpora.run_command("prepare", "--out", out, *SMALL)
     corpora.run_command("prepare", *argv)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-def test_a_missing_split(tmp_path, capsys, split):
+def test_a_missing_split_is_refused(tmp_path, capsys, split):
     out = fill(tmp_path, splits=[name for name in PAIRS if name != split])
-    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, *SMALL])
     assert f"{split}.de" in message
     assert f"--{split} SOURCE TARGET" in message
 
@@ -349,10 +351,10 @@ def test_a_missing_split(tmp_path, capsys, split):
         ("--train a.de a.en nan", "1000, got 'nan'"),
     ],
 )
-def test_flags_that_cannot_be(tmp_path, capsys, flags, message):
+def test_wrong_flags_are_refused(tmp_path, capsys, flags, message):
     out = fill(tmp_path)
     argv = ["--out", out, *SMALL, *flags.split()]
-    assert message in refused(capsys, tmp_path, argv)
+    assert message in refuse_prepare(capsys, tmp_path, argv)
 
 
 @pytest.mark.parametrize(
@@ -360,10 +362,10 @@ def test_flags_that_cannot_be(tmp_path, capsys, flags, message):
     [gzip.compress(b"Hund\n" * 9), "läuft\n".encode("latin-1") * 9],
     ids=["gzip", "latin1"],
 )
-def test_other_kinds_of_text_are_refused_with_advice(tmp_path, capsys, content):
+def test_text_that_is_not_utf8_is_refused_with_advice(tmp_path, capsys, content):
     out = fill(tmp_path)
     write(tmp_path / "dev.de", content)
-    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, *SMALL])
     assert "dev.de:1: expected UTF-8, got the byte" in message
     assert (
         "a name that ends in .gz" in message and "iconv -f LATIN1 -t UTF-8" in message
@@ -379,40 +381,44 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
         (["test.de", "test.en"], "expected no file, or the text of"),
     ):
         named = [os.path.join(out, name) for name in dev]
-        message = refused(
+        message = refuse_prepare(
             capsys, tmp_path, ["--out", out, *SMALL, *train, "--dev", *named]
         )
         assert reason in message
 
 
-def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room):
+def test_a_full_disk_names_the_file_and_leaves_the_corpus(
+    tmp_path, capsys, limit_file_size
+):
     """RLIMIT_FSIZE: Python ignores the signal, so that a write fails."""
     out = fill(tmp_path)
     corpora.run_command("prepare", "--out", out, *SMALL)
-    room(400)
-    message = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    room()
+    limit_file_size(400)
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, *SMALL])
+    limit_file_size()
     assert "no space" in message and "File too large" in message and out in message
 
 
-def test_a_log_directory_is_not_prepared(tmp_path, capsys):
+def test_a_log_directory_is_refused(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "hparams.json", b"{}")
-    assert "got a log directory" in refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert "got a log directory" in refuse_prepare(
+        capsys, tmp_path, ["--out", out, *SMALL]
+    )
 
 
-def test_a_split_with_nothing_left(tmp_path, capsys):
+def test_a_split_whose_pairs_are_all_dropped_is_refused(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "train.en", [""] * PAIRS["train"])
-    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "40"])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, "--vocab_size", "40"])
     assert "60 empty" in message
 
 
 def test_a_vocabulary_of_another_size_names_the_size_that_works(tmp_path, capsys):
     out = fill(tmp_path)
-    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "5"])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, "--vocab_size", "5"])
     assert "got 5; raise --vocab_size" in message
-    message = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
+    message = refuse_prepare(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
     assert "lower --vocab_size to" in message
     corpora.run_command("prepare", "--out", out, "--vocab_size", message.split()[-1])
 

@@ -1,7 +1,7 @@
-"""Files from elsewhere run nothing, and lead to no other file.
+"""Files from other people execute no code, and open no other file.
 
-A log directory or a data folder may come from somebody else. What is read from it
-decides which numbers come out, and nothing more.
+A log directory or a data folder may come from anyone. Reading it must have no other
+effect than the numbers that come out.
 """
 
 import json
@@ -25,7 +25,7 @@ from transformer.text.data_folder import load_text
 
 
 class Trap:
-    """Leaves a file behind where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -36,7 +36,7 @@ class Trap:
 
 @pytest.fixture
 def data(digits, tmp_path):
-    """A copy of a prepared corpus, to be spoiled."""
+    """A copy of a data folder, to be damaged."""
     shutil.copytree(digits, str(tmp_path / "data"))
     return tmp_path / "data"
 
@@ -50,7 +50,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
-def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind):
+def test_files_that_are_not_arrays_are_refused_by_name(data, tmp_path, kind):
     path, caught = data / "train.target.ids.npy", tmp_path / "caught"
     ARRAYS[kind](path, Trap(caught))
     with pytest.raises(ValueError, match="expected") as stopped:
@@ -70,7 +70,9 @@ def test_offsets_that_lead_elsewhere_are_refused(data, odd):
 
 
 @pytest.mark.parametrize("split, bad_id", [("train", -1), ("dev", 25)])
-def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, bad_id):
+def test_ids_outside_the_vocabulary_are_refused_in_one_line(
+    data, tmp_path, capsys, split, bad_id
+):
     path = data / f"{split}.target.ids.npy"
     ids = np.load(str(path)).astype(np.int32)
     ids[7] = bad_id
@@ -128,7 +130,7 @@ def test_a_broken_summary_is_refused(data, content):
     assert "run prepare.py again" in advice_for(stopped.value)
 
 
-def test_a_link_in_the_place_of_a_file_leads_to_no_other(tmp_path):
+def test_links_are_not_followed(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / LOCK).symlink_to(tmp_path / "mine")
     with pytest.raises(ValueError, match="got a link"), Lock(str(tmp_path)):
@@ -160,7 +162,7 @@ def test_a_strange_manifest_is_a_damaged_one(trained, tmp_path, content):
 
 
 @pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])
-def test_dev_scores_that_are_none_are_refused(tmp_path, line):
+def test_broken_dev_scores_are_refused(tmp_path, line):
     good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
     (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
     with pytest.raises(ValueError, match="dev_scores.jsonl:2: "):

@@ -20,8 +20,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def now(monkeypatch):
-    """A clock that stands still: now[0] is the time."""
+def clock(monkeypatch):
+    """A clock that stands still: clock[0] is the time."""
     time = [1000.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: time[0])
     return time
@@ -30,7 +30,7 @@ def now(monkeypatch):
 # --- Progress -------------------------------------------------------------------------
 
 
-def test_plain_lines_where_there_is_no_terminal(now):
+def test_progress_writes_plain_lines_without_a_terminal(clock):
     stream = io.StringIO()
     progress = Progress(stream)
     progress.say("hello")
@@ -39,7 +39,7 @@ def test_plain_lines_where_there_is_no_terminal(now):
     assert stream.getvalue() == "hello\nstep 10\nstep 20\n"
 
 
-def test_the_time_left_counts_what_this_process_did(now):
+def test_the_time_left_is_that_of_this_process(clock):
     progress = Progress(io.StringIO(), start=100)
     now[0] += 50
     assert progress.time_left(150, 200) == "0:50"
@@ -47,7 +47,7 @@ def test_the_time_left_counts_what_this_process_did(now):
     assert Progress(io.StringIO(), start=40).time_left(40, 40) == "0:00"
 
 
-def test_a_bar_on_a_terminal(now):
+def test_a_bar_on_a_terminal(clock):
     stream = Terminal()
     progress = Progress(stream)
     widths = []
@@ -62,18 +62,18 @@ def test_a_bar_on_a_terminal(now):
 
 
 @pytest.mark.parametrize("make", [io.StringIO, Terminal])
-def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
+def test_lines_keep_their_interval_and_the_last_is_always_shown(clock, make):
     stream = make()
     progress, times = Progress(stream, interval=10.0), []
     for second in range(25):
         shown = len(stream.getvalue())
         progress.show(second, 24, "text")
         times += [second] if len(stream.getvalue()) > shown else []
-        now[0] += 1
+        clock[0] += 1
     assert times == [0, 10, 20, 24]
 
 
-def test_a_reader_that_has_gone_stops_nothing(now):
+def test_a_closed_stream_is_ignored(clock):
     """A closed terminal, or the end of a pipe that nobody reads."""
 
     class Gone(Terminal):
@@ -114,7 +114,7 @@ def test_control_characters_are_escaped_and_nothing_else():
     )
 
 
-def test_what_is_said_is_a_line_each(capsys):
+def test_printed_lines_and_warnings_are_escaped(capsys):
     terminal.print_lines("a\x1b[2J", "b\nc")
     terminal.make_warn("x.py")(HOSTILE)
     captured = capsys.readouterr()

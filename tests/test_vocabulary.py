@@ -34,7 +34,7 @@ SIZE = 50  # pieces: more than there are characters, few enough for unigram
 
 
 def write(path, content):
-    """Writes text or bytes, gzipped if the name says so; returns the path."""
+    """Write text or bytes, gzipped if the name ends in .gz; return the path."""
     content = content if isinstance(content, bytes) else content.encode("utf-8")
     opener = gzip.open if str(path).endswith(".gz") else open
     with opener(str(path), "wb") as file:
@@ -77,7 +77,7 @@ def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
         Vocabulary(prefix + ".model")
 
 
-def test_what_is_no_model_is_refused(corpus, tmp_path):
+def test_files_that_are_not_models_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match=r"a\.de: expected a SentencePiece model"):
         Vocabulary(corpus)
     with pytest.raises(VocabularyNotFound, match=r"none\.model is missing") as caught:
@@ -100,7 +100,7 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
     assert os.path.dirname(corpus).encode("utf-8") not in content
 
 
-def test_no_text_is_refused(tmp_path):
+def test_empty_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
     with pytest.raises(ValueError, match="has no visible characters"):
         train_vocabulary([empty], str(tmp_path / "m"), SIZE, model_type="bpe")
@@ -116,14 +116,14 @@ def test_a_joint_vocabulary_is_one_object(vocabulary):
     assert loaded.source.path == vocabulary.path
 
 
-def separate_folder(corpus, folder):
+def train_separate(corpus, folder):
     for size, name in zip((SIZE, SIZE + 5), SEPARATE_MODELS):
         train_vocabulary([corpus], str(folder / name), size, model_type="bpe")
     return str(folder)
 
 
 def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
-    loaded = load_vocabularies(separate_folder(corpus, tmp_path))
+    loaded = load_vocabularies(train_separate(corpus, tmp_path))
     assert not loaded.joint
     assert (loaded.source.size, loaded.target.size) == (SIZE, SIZE + 5)
 
@@ -150,7 +150,7 @@ def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
 
 
 def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
-    separate_folder(corpus, tmp_path)
+    train_separate(corpus, tmp_path)
     train_vocabulary([corpus], str(tmp_path / JOINT_MODEL), SIZE, model_type="bpe")
     with pytest.raises(ValueError, match="expected one kind"):
         load_vocabularies(str(tmp_path))
@@ -168,7 +168,7 @@ def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path, ending, before):
         list(read_lines(path))
 
 
-def test_a_broken_gzip_file_is_not_passed_over(tmp_path):
+def test_a_broken_gzip_file_is_refused(tmp_path):
     whole = write(tmp_path / "a.gz", "\n".join(SENTENCES))
     with open(whole, "rb") as file:
         content = file.read()

@@ -26,8 +26,8 @@ from transformer.commands.terminal import COMMANDS
 pytestmark = pytest.mark.slow
 
 TRAIN = corpora.TINY + "--max_steps=4 --save_every=2 --eval_every=4".split()
-# A command → what it is run with, one after the other.
-PATH = {
+# A command → its flags; they run in this order.
+STEPS = {
     "download": "sample --out data/sample",
     "prepare": "--out digits --vocab_size=25",
     "train": f"--data digits --logdir logs {' '.join(TRAIN)}",
@@ -38,7 +38,7 @@ PATH = {
 
 
 def run(*words, status=0, **options):
-    """Run a program; return what it writes, errors too."""
+    """Run a program; return its standard output and error."""
     done = subprocess.run(
         words,
         stdout=subprocess.PIPE,
@@ -103,7 +103,7 @@ class Installed:
         self.run("pip", "install", *flags, wheel)
 
     def run(self, program, *words, status=0, **options):
-        """Run a program of the environment; return what it writes."""
+        """Run a program of the environment; return its output."""
         path = os.path.join(self.bin, program)
         options = {"cwd": self.work, "env": self.variables, **options}
         return run(path, *words, status=status, **options)
@@ -120,11 +120,11 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(installed):
-    """What each command of PATH wrote on its output."""
+    """Run the commands of STEPS; return their outputs by name."""
     splits = corpora.reversed_symbols({"train": 200, "dev": 5, "test": 5})
     corpora.write_text(os.path.join(installed.work, "digits"), splits)
     output = {}
-    for name, flags in PATH.items():
+    for name, flags in STEPS.items():
         options = {"status": 1} if name == "doctor" else {}  # it finds too few steps
         output[name] = installed.command(name, *flags.split(), **options)
     return output
@@ -141,7 +141,7 @@ def test_the_source_distribution_has_all_that_is_checked_in(source):
     assert there - set(corpora.read_tree(source)) == set()
 
 
-def test_the_wheel_says_what_it_is(wheel):
+def test_the_metadata_of_the_wheel(wheel):
     with zipfile.ZipFile(wheel) as archive:
         folder = f"transformer_tf-{__version__}.dist-info/"
         names = {name.split("/")[0] + "/" for name in archive.namelist()}
@@ -157,7 +157,7 @@ def test_the_wheel_says_what_it_is(wheel):
 # The program
 
 
-def test_alone_it_lists_its_commands(installed):
+def test_without_arguments_the_program_lists_its_commands(installed):
     text = installed.command()
     assert text == installed.run("python", "-m", "transformer", "--help")
     assert installed.command("--version") == f"transformer-tf {__version__}\n"

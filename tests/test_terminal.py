@@ -41,7 +41,7 @@ def test_progress_writes_plain_lines_without_a_terminal(clock):
 
 def test_the_time_left_is_that_of_this_process(clock):
     progress = Progress(io.StringIO(), start=100)
-    now[0] += 50
+    clock[0] += 50
     assert progress.time_left(150, 200) == "0:50"
     assert progress.time_left(200, 200) == "0:00"
     assert Progress(io.StringIO(), start=40).time_left(40, 40) == "0:00"

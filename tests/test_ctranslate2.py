@@ -168,13 +168,13 @@ def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkey
     changes = {"engine": CTRANSLATE2, "quantization": "int8"}
     hp = hparams.load(logdir)
     with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
-        fast.restore_found()
+        fast.find_and_restore()
     assert len(said) == 1 and "int8: " in said[0] and "of 20 lines of dev" in said[0]
     for folder in glob.glob(os.path.join(logdir, "ctranslate2-int8-*")):
         shutil.rmtree(folder)
     hp = dataclasses.replace(hp, data=str(tmp_path / "none"))
     with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
-        fast.restore_found()
+        fast.find_and_restore()
     assert len(said) == 2 and "was not compared" in said[1]
 
 

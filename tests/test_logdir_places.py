@@ -144,7 +144,7 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     hp = hparams.load(logdir)
     with Translator.for_settings(hp, logdir, warn=said.append) as translator:
         monkeypatch.setattr(module, name, later)
-        found = translator.restore_found("newest")
+        found = translator.find_and_restore("newest")
     assert checkpoint_step(found) == 240 + 40 * times
     assert said == []
 

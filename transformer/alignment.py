@@ -170,8 +170,8 @@ def measure_heads(
     """
     refuse_unaligned([of_heads[0] for of_heads in alignments])
     return {
-        head: error_rate([of_heads[number] for of_heads in alignments], gold)
-        for number, head in enumerate(heads)
+        head: error_rate([of_heads[i] for of_heads in alignments], gold)
+        for i, head in enumerate(heads)
     }
 
 
@@ -189,14 +189,14 @@ def read_gold(path: str, num_lines: int) -> List[Gold]:
       CorpusError: the number of lines differs, or a line has anything but pairs.
     """
     gold = []
-    for number, line in enumerate(read_lines(path), 1):
+    for line_number, line in enumerate(read_lines(path), 1):
         sure = set()
         possible = set()
         for word in line.split():
             match = re.fullmatch(r"(\d{1,6})([-?])(\d{1,6})", word)
             if match is None:
                 raise CorpusError(
-                    f"{path}:{number}: expected pairs of words such as 0-0, or 1?2 "
+                    f"{path}:{line_number}: expected pairs such as 0-0, or 1?2 "
                     f"for possible ones, got {word!r}"
                 )
             pair = int(match.group(1)), int(match.group(3))

@@ -69,5 +69,5 @@ def open_translator(
         quantization=quantization,
         warn=warn,
     )
-    translator.restore_found(which)
+    translator.find_and_restore(which)
     return translator

@@ -20,9 +20,7 @@ from transformer.text.translations import Translation
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
 MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
 SEED = "SACREBLEU_SEED"  # the environment variable with the seed for sacreBLEU
-BYTES_PER_LINE = (
-    100  # of n-gram counts, which sacreBLEU needs for each line of a sample
-)
+BYTES_PER_LINE = 100  # sacreBLEU's n-gram counts for each line of a sample
 LEVEL = 0.05  # the significance level
 
 
@@ -35,7 +33,7 @@ class Metric(NamedTuple):
 
 
 def create_ter(tokenizer: str) -> TER:
-    """Create TER, which does not see words in text without spaces unless it is told."""
+    """Create TER; without spaces between words, it needs other options."""
     if tokenizer == "13a":
         return TER()
     return TER(normalized=True, asian_support=True)

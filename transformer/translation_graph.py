@@ -70,8 +70,8 @@ def load_members(models: Sequence[Tuple[HParams, str]]) -> List[Member]:
         one.
     """
     members: List[Member] = []
-    for number, (hp, logdir) in enumerate(models):
-        scope = f"model_{number}" if len(models) > 1 else ""
+    for i, (hp, logdir) in enumerate(models):
+        scope = f"model_{i}" if len(models) > 1 else ""
         member = Member(hp, logdir, load_vocabularies(logdir), scope)
         _check_vocabulary_sizes(member)
         members.append(member)

@@ -148,7 +148,7 @@ class Translator(BaseTranslator):
             logdirs = [os.fspath(logdirs)]
         models = load_each([os.fspath(logdir) for logdir in logdirs], changes)
         self._create(models, n_best, keep_history, engine, quantization, warn)
-        self.restore_found(checkpoint)
+        self.find_and_restore(checkpoint)
 
     @classmethod
     def for_settings(
@@ -234,26 +234,26 @@ class Translator(BaseTranslator):
 
     # Checkpoints
 
-    def restore(self, checkpoint: str = "", number: int = 0) -> str:
+    def restore(self, checkpoint: str = "", member: int = 0) -> str:
         """Load a checkpoint, by default the best; return its path.
 
         Args:
           checkpoint: the path, without file extensions.
-          number: the index of its model in an ensemble.
+          member: the index of its model in an ensemble.
         """
         if not checkpoint:
-            return self.restore_found()
-        saver = self._ops.savers[number]
-        scope = self._members[number].scope
+            return self.find_and_restore()
+        saver = self._ops.savers[member]
+        scope = self._members[member].scope
         with self._session.graph.as_default():  # a Saver checks whether this is eager
             checkpoints.restore(self._session, saver, checkpoint, scope)
-        self.checkpoints[number] = checkpoint
+        self.checkpoints[member] = checkpoint
         self._line_count = 0
         if self.engine == CTRANSLATE2:
             self._open_fast(checkpoint)
         return checkpoint
 
-    def restore_found(self, which: Union[str, int] = "best") -> str:
+    def find_and_restore(self, which: Union[str, int] = "best") -> str:
         """Find a checkpoint of the log directory and load it; return its path.
 
         An ensemble loads a checkpoint for each model, and returns the path of the
@@ -262,8 +262,8 @@ class Translator(BaseTranslator):
         Args:
           which: "best", "newest" or a step.
         """
-        for number, member in enumerate(self._members):
-            restore = functools.partial(self.restore, number=number)
+        for i, member in enumerate(self._members):
+            restore = functools.partial(self.restore, member=i)
             checkpoints.find_and_load(member.logdir, restore, which, self._warn)
         return self.checkpoints[0]
 

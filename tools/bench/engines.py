@@ -59,11 +59,11 @@ def make_row(args, hp, text, engine, quantization):
     with Translator.for_settings(
         hp, args.logdir, warn=args.warn, **options
     ) as translator:
-        checkpoint = translator.restore_found()  # makes the export
+        checkpoint = translator.find_and_restore()  # makes the export
     size = os.path.getsize(checkpoint + ".data-00000-of-00001")
     if engine == "tensorflow":
         translator = Translator.for_settings(hp, args.logdir)
-        translator.restore_found()
+        translator.find_and_restore()
     else:
         translator = open_exported(args.logdir, hp, "best", 1, quantization)
         _, folder = find_exported(args.logdir, "best", quantization)

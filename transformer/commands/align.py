@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
 
     heads = alignment.list_heads(hp)
     with Translator.for_settings(hp, args.logdir, warn=args.warn) as translator:
-        checkpoint = translator.restore_found(args.checkpoint)
+        checkpoint = translator.find_and_restore(args.checkpoint)
         of_dev = translator.align(dev.text.sources, dev.text.references, heads)
         rates = alignment.measure_heads(heads, of_dev, dev.gold)
         best, *_ = ranking = sorted(rates, key=rates.__getitem__)

@@ -295,7 +295,7 @@ def translate(
     ) as translator:
         for checkpoint in which:
             try:
-                path = translator.restore_found(checkpoint)
+                path = translator.find_and_restore(checkpoint)
             except (ValueError, FileNotFoundError) as error:
                 if len(which) == 1:
                     raise

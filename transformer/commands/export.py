@@ -203,7 +203,7 @@ def translate(
     from transformer.translator import Translator  # needs TensorFlow
 
     with Translator.for_settings(hp, logdir, warn=warn) as translator:
-        translator.restore_found(which)
+        translator.find_and_restore(which)
         return [best for best, *_ in translator.translate(lines)]
 
 
@@ -212,7 +212,7 @@ def compare_scores(
 ) -> List[float]:
     """Return the difference of the scores of each line with equal translations."""
     return [
-        abs(ours.score - exported.score)
-        for ours, exported in zip(by_model, by_export)
-        if ours.text == exported.text
+        abs(expected.score - actual.score)
+        for expected, actual in zip(by_model, by_export)
+        if expected.text == actual.text
     ]

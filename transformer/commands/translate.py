@@ -158,11 +158,13 @@ def translate_chunks(
         yield translate(*arguments)
 
 
-def format_rows(n_best: Sequence[Translation], number: int, columns: Columns) -> str:
+def format_rows(
+    n_best: Sequence[Translation], line_number: int, columns: Columns
+) -> str:
     """Write the translations of a line as text, one row each."""
     text = ""
     for translation in n_best:
-        row = [str(number)] if columns.numbers else []
+        row = [str(line_number)] if columns.numbers else []
         row.append(translation.text)
         if columns.scores:
             row.append(f"{translation.score:.4f}")
@@ -252,7 +254,7 @@ def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
         head = default_head(translator.hp.decoder_blocks)
         warn(
             f"--alignments: no head was chosen for {translator.checkpoints[0]}, using "
-            f"{head}; {command_name('align')} chooses one from known alignments"
+            f"{head}; {command_name('align')} chooses one from gold alignments"
         )
 
 

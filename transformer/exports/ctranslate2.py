@@ -274,8 +274,7 @@ class FastTranslator(BaseTranslator):
         self.checkpoints = [checkpoint]
         target = self.vocabularies.target
         self._ids = {
-            piece: number
-            for number, piece in enumerate(target.pieces(range(target.size)))
+            piece: i for i, piece in enumerate(target.pieces(range(target.size)))
         }
         try:
             # One batch per core, in parallel: several threads for one batch would wait
@@ -742,14 +741,14 @@ def find_or_export(
             f"the engine {CTRANSLATE2}: there is no permission to write the export "
             f"{folder}"
         )
-    with files.new_folder(folder, "--logdir", MODEL) as unfinished:
-        write(hp, checkpoint, unfinished, quantization)
-        _compare(hp, unfinished, quantization, translate, warn)
+    with files.new_folder(folder, "logdir", MODEL) as out:
+        write(hp, checkpoint, out, quantization)
+        _compare(hp, out, quantization, translate, warn)
         # The saved search, not the one of this translator.
         saved = load(logdir) if has_settings(logdir) else hp
         saved = dataclasses.replace(saved, data=hp.data)
         exported = describe_export(saved, os.path.basename(folder), quantization)
-        card.write(saved, checkpoint, unfinished, exported)
+        card.write(saved, checkpoint, out, exported)
     remove_outdated(logdir)
     return folder
 

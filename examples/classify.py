@@ -33,31 +33,30 @@ BATCH_SIZE = 32
 LEARNING_RATE = 0.001
 
 
-def own_reviews(pairs: int = 2000) -> Tuple[Reviews, Reviews]:
-    """Return (generated reviews to train on, others to test on)."""
-    train = make_reviews.reviews(pairs, seed=1)
-    known = {tuple(words) for words, _ in train}
-    test = [
-        each for each in make_reviews.reviews(500, 2) if tuple(each[0]) not in known
-    ]
-    words = sorted({word for review in known for word in review})
+def generate_reviews(pairs: int = 2000) -> Tuple[Reviews, Reviews]:
+    """Generate reviews: (those to train on, new ones to test on)."""
+    train = make_reviews.generate_reviews(pairs, seed=1)
+    train_words = {tuple(words) for words, _ in train}
+    candidates = make_reviews.generate_reviews(500, seed=2)
+    test = [pair for pair in candidates if tuple(pair[0]) not in train_words]
+    words = sorted({word for text in train_words for word in text})
     ids = {word: i for i, word in enumerate(words, UNKNOWN + 1)}
 
-    def encoded(reviews):
-        return [([ids.get(word, UNKNOWN) for word in each], y) for each, y in reviews]
+    def encode(reviews):
+        return [([ids.get(word, UNKNOWN) for word in text], y) for text, y in reviews]
 
-    return encoded(train), encoded(test)
+    return encode(train), encode(test)
 
 
-def batches(reviews: Reviews) -> Iterator[Tuple[np.ndarray, List[int]]]:
+def make_batches(reviews: Reviews) -> Iterator[Tuple[np.ndarray, List[int]]]:
     """Yield (ids [N, T], labels [N]) for all reviews, in order."""
     for start in range(0, len(reviews), BATCH_SIZE):
         ids, labels = zip(*reviews[start : start + BATCH_SIZE])
-        yield pad([each[-MAX_LENGTH:] for each in ids]), list(labels)
+        yield pad([row[-MAX_LENGTH:] for row in ids]), list(labels)
 
 
 def positive_logits(ids, is_training: bool):
-    """Return how positive each review is: float [N], above 0 if rather positive.
+    """Compute the logit that a review is positive: float [N].
 
     Args:
       ids: int32 [N, T], 0 = padding.
@@ -88,23 +87,23 @@ def learn(train: Reviews, test: Reviews, epochs: int) -> float:
 
         session.run(tf.global_variables_initializer())
         for epoch in range(1, epochs + 1):
-            mixed = [train[i] for i in random.permutation(len(train))]
+            shuffled = [train[i] for i in random.permutation(len(train))]
             values = [
-                session.run([loss, train_op], {ids: rows, labels: truth})[0]
-                for rows, truth in batches(mixed)
+                session.run([loss, train_op], {ids: rows, labels: true_labels})[0]
+                for rows, true_labels in make_batches(shuffled)
             ]
             print(f"epoch {epoch}  loss {np.mean(values):.3f}", flush=True)
 
-        right = 0
-        for rows, truth in batches(test):
-            right += np.sum(session.run(is_positive, {ids: rows}) == truth)
-    return right / len(test)
+        num_correct = 0
+        for rows, true_labels in make_batches(test):
+            num_correct += np.sum(session.run(is_positive, {ids: rows}) == true_labels)
+    return num_correct / len(test)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train a classifier, and print its accuracy."""
     cli.start_tensorflow(args.verbose)
-    reviews = imdb.load(args.imdb, VOCAB_SIZE) if args.imdb else own_reviews()
+    reviews = imdb.load(args.imdb, VOCAB_SIZE) if args.imdb else generate_reviews()
     accuracy = learn(*reviews, epochs=3 if args.imdb else 8)
     print(f"accuracy = {accuracy:.4f}")
 

@@ -44,8 +44,8 @@ SETTINGS = HParams(
 )
 
 
-def spellings(day: datetime.date) -> List[str]:
-    """Return the ways to write a day."""
+def spell_day(day: datetime.date) -> List[str]:
+    """Write a day in each of the ways."""
     name = f"{day.day}. {MONTHS[day.month - 1]} {day.year}"  # 3. Mai 2014
     return [
         name,
@@ -57,21 +57,21 @@ def spellings(day: datetime.date) -> List[str]:
 
 
 def split_days() -> Tuple[List[datetime.date], List[datetime.date]]:
-    """Return the days from 1900 to 2099: (days to train on, 200 days to test on)."""
+    """Split the days from 1900 to 2099: (days to train on, 200 days to test on)."""
     first = datetime.date(1900, 1, 1).toordinal()
     last = datetime.date(2099, 12, 31).toordinal()
     shuffled = np.random.RandomState(0).permutation(np.arange(first, last + 1)).tolist()
-    days = [datetime.date.fromordinal(number) for number in shuffled]
+    days = [datetime.date.fromordinal(ordinal) for ordinal in shuffled]
     return days[200:], days[:200]
 
 
 def encode(text: str) -> List[int]:
-    """Return the ids of the characters of a text."""
+    """Convert a text to the ids of its characters."""
     return [IDS[character] for character in text]
 
 
 def decode(ids: List[int]) -> str:
-    """Return the text of ids; ids that are not characters become "?"."""
+    """Convert ids to a text; ids that are not characters become "?"."""
     return "".join(CHARACTERS[i - FIRST] if i >= FIRST else "?" for i in ids)
 
 
@@ -81,22 +81,22 @@ def main(steps: int = STEPS) -> float:
 
     def draw_pairs(count, random):
         chosen = [days[i] for i in random.randint(0, len(days), count)]
-        texts = [spellings(day)[random.randint(0, 5)] for day in chosen]
+        texts = [spell_day(day)[random.randint(0, 5)] for day in chosen]
         return (
             [encode(text) for text in texts],
             [encode(day.isoformat()) for day in chosen],
         )
 
-    pairs = [(text, day.isoformat()) for day in test_days for text in spellings(day)]
+    pairs = [(text, day.isoformat()) for day in test_days for text in spell_day(day)]
     sources = [encode(text) for text, _ in pairs]
-    limit = len("2014-05-03") + 1
-    written = reverse_digits.learn(SETTINGS, draw_pairs, sources, limit, steps)
-    texts = [decode(ids) for ids in written]
+    max_length = len("2014-05-03") + 1
+    outputs = reverse_digits.learn(SETTINGS, draw_pairs, sources, max_length, steps)
+    texts = [decode(ids) for ids in outputs]
     for (source, _), text in zip(pairs[:5], texts):
         print(f"{source} → {text}")
-    right = np.mean([text == target for text, (_, target) in zip(texts, pairs)])
-    print(f"right: {100 * right:.1f} %")
-    return right
+    accuracy = np.mean([text == target for text, (_, target) in zip(texts, pairs)])
+    print(f"right: {100 * accuracy:.1f} %")
+    return accuracy
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ DOWNLOAD = "download"
 
 
 def load(path: str, vocab_size: int) -> Tuple[Reviews, Reviews]:
-    """Return (reviews to train on, reviews to test on).
+    """Load (reviews to train on, reviews to test on).
 
     In the file, a word is its rank, from 1 for the most frequent word; its id is rank +
     1.
@@ -31,38 +31,38 @@ def load(path: str, vocab_size: int) -> Tuple[Reviews, Reviews]:
       ValueError: there are no such reviews.
     """
     arrays = download() if path == DOWNLOAD else read(path)
-    parts = []
-    for part in ("train", "test"):
+    splits = []
+    for split in ("train", "test"):
         reviews = [
             [rank + 1 if rank + 1 < vocab_size else UNKNOWN for rank in review]
-            for review in arrays["x_" + part]
+            for review in arrays["x_" + split]
         ]
-        labels = [int(label) for label in arrays["y_" + part]]
+        labels = [int(label) for label in arrays["y_" + split]]
         if len(labels) != len(reviews):
             raise ValueError(
-                f"{path}: expected as many reviews x_{part} as labels y_{part}, got "
+                f"{path}: expected as many reviews x_{split} as labels y_{split}, got "
                 f"{len(reviews)} and {len(labels)}; download the file again"
             )
-        parts.append(list(zip(reviews, labels)))
-    return parts[0], parts[1]
+        splits.append(list(zip(reviews, labels)))
+    return splits[0], splits[1]
 
 
 def download() -> Dict[str, Sequence]:
-    """Return {"x_train": reviews, "y_train": labels, "x_test": ..., "y_test": ...}."""
+    """Download {"x_train": reviews, "y_train": labels, "x_test": …, "y_test": …}."""
     try:
         (x_train, y_train), (x_test, y_test) = tf.keras.datasets.imdb.load_data(
             start_char=None, oov_char=None, index_from=0
         )
     except Exception as error:  # Keras raises a plain Exception
         raise ValueError(
-            f"expected a download of the IMDB reviews, got none ({error}); without a "
-            "network give the file, --imdb imdb.npz"
+            f"the IMDB reviews cannot be downloaded ({error}); without a network, give "
+            "the file: --imdb imdb.npz"
         ) from error
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
 def read(path: str) -> Dict[str, Sequence]:
-    """Return the arrays of `download` from a file; run no code in it."""
+    """Read the arrays of `download` from a file, without running code in it."""
     arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -83,13 +83,13 @@ def read(path: str) -> Dict[str, Sequence]:
 
 
 def read_array(file: BinaryIO) -> Sequence:
-    """Return an array of numbers, or a list of lists of ints, in .npy format."""
+    """Read an array of numbers, or a list of lists of ints, in .npy format."""
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject:
         array = ListsUnpickler(file, encoding="latin1").load()
         if not isinstance(getattr(array, "content", None), list):
-            raise ValueError("expected lists of numbers, got none in a pickled array")
+            raise ValueError("a pickled array holds no lists of numbers")
         return array.content
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return np.frombuffer(file.read(size), dtype).reshape(shape)
@@ -109,7 +109,7 @@ class ListsUnpickler(pickle.Unpickler):
     """Reads an array of lists as Pickled; any object but these is an error."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what makes an object; raise ValueError for any other object."""
+        """Return the class of an array; raise ValueError for any other class."""
         is_array = name in ("ndarray", "dtype", "_reconstruct")
         if is_array and module.partition(".")[0] == "numpy":
             return Pickled

@@ -37,7 +37,7 @@ TEMPERATURE = 0.7  # below 1, likely bytes become likelier
 
 
 def read_text() -> np.ndarray:
-    """Return the documentation as one array of bytes."""
+    """Read the documentation as one array of bytes."""
     text = b""
     for pattern in PATTERNS:
         for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
@@ -47,7 +47,7 @@ def read_text() -> np.ndarray:
 
 
 def next_byte(inputs):
-    """Return the logits for the byte after each position: float [N, T, 256]."""
+    """Compute the logits of the byte after each position: float [N, T, 256]."""
     # zero_pad=False: a byte of 0 is a byte like any other, not padding.
     x = embedding(inputs, BYTES, D_MODEL, zero_pad=False)  # [N, T, D]
     x += positional_encoding(inputs, D_MODEL, zero_pad=False)
@@ -75,17 +75,15 @@ def main(steps: int = STEPS) -> float:
         train_op = tf.train.AdamOptimizer(LEARNING_RATE).minimize(nats)
 
         session.run(tf.global_variables_initializer())
-        for number in range(1, steps + 1):
+        for step in range(1, steps + 1):
             starts = random.randint(0, len(train) - LENGTH, BATCH_SIZE)
             rows = np.stack([train[start : start + LENGTH + 1] for start in starts])
             feeds = {inputs: rows[:, :-1], following: rows[:, 1:]}
             value, _ = session.run([nats, train_op], feeds)
-            if number % 100 == 0:
-                print(
-                    f"step {number}  bits per byte {value / np.log(2):.2f}", flush=True
-                )
+            if step % 100 == 0:
+                print(f"step {step}  bits per byte {value / np.log(2):.2f}", flush=True)
 
-        # Score each byte of the held-out text, given at most LENGTH others.
+        # Score each byte of the held-out text, given at most LENGTH bytes before it.
         count = (len(test) - 1) // LENGTH
         feeds = {
             inputs: test[: count * LENGTH].reshape(count, LENGTH),
@@ -94,13 +92,13 @@ def main(steps: int = STEPS) -> float:
         unseen = session.run(nats, feeds) / np.log(2)
 
         # Continue a text: draw each byte from the model, likely bytes more often.
-        written = list(b"The attention ")
+        output = list(b"The attention ")
         for _ in range(300):
-            last = session.run(logits, {inputs: [written[-LENGTH:]]})
+            last = session.run(logits, {inputs: [output[-LENGTH:]]})
             scores = last[0, -1].astype(float) / TEMPERATURE  # [256]
             probabilities = np.exp(scores - scores.max())
-            written.append(random.choice(256, p=probabilities / probabilities.sum()))
-        print(bytes(written).decode("utf-8", "replace"))
+            output.append(random.choice(256, p=probabilities / probabilities.sum()))
+        print(bytes(output).decode("utf-8", "replace"))
     print(f"bits per byte of unseen text: {unseen:.2f}")
     return unseen
 

@@ -34,29 +34,34 @@ ASIDES = [
 ]
 
 
-def opinion(draw: random.Random, aspect: str, good: bool, negated: bool) -> List[str]:
-    """Return the words of an opinion; if `negated`, it denies the opposite."""
+def draw_opinion(
+    draw: random.Random, aspect: str, is_good: bool, is_negated: bool
+) -> List[str]:
+    """Draw the words of an opinion; if `is_negated`, it denies the opposite."""
     words = ["the", aspect, draw.choice(COPULAS)]
-    words += [draw.choice(NEGATIONS)] if negated else []
-    words += [draw.choice(DEGREES), draw.choice(PRAISE if good != negated else BLAME)]
+    words += [draw.choice(NEGATIONS)] if is_negated else []
+    words += [
+        draw.choice(DEGREES),
+        draw.choice(PRAISE if is_good != is_negated else BLAME),
+    ]
     return [word for word in words if word]
 
 
-def twins(draw: random.Random) -> Tuple[List[str], List[str]]:
-    """Return (a positive review, a negative one with the same words), as words."""
+def draw_twins(draw: random.Random) -> Tuple[List[str], List[str]]:
+    """Draw (a positive review, a negative one with the same words), as words."""
     count = draw.choice([2, 2, 4])
-    negated = [i % 2 == 0 for i in range(count)]
-    draw.shuffle(negated)
+    is_negated = [i % 2 == 0 for i in range(count)]
+    draw.shuffle(is_negated)
     opinions = [
-        opinion(draw, aspect, True, denied)
-        for aspect, denied in zip(draw.sample(ASPECTS, count), negated)
+        draw_opinion(draw, aspect, True, is_denied)
+        for aspect, is_denied in zip(draw.sample(ASPECTS, count), is_negated)
     ]
     before, after = (
         draw.choice(["", "", aside]).split() for aside in draw.sample(ASIDES, 2)
     )
     joints = [draw.choice(JOINTS) for _ in range(count - 1)] + ["."]
     reviews = []
-    for spoken in (opinions, moved(opinions, negated)):
+    for spoken in (opinions, move_negations(opinions, is_negated)):
         middle = [
             word for words, joint in zip(spoken, joints) for word in words + [joint]
         ]
@@ -64,17 +69,19 @@ def twins(draw: random.Random) -> Tuple[List[str], List[str]]:
     return tuple(reviews)
 
 
-def moved(opinions: List[List[str]], negated: List[bool]) -> List[List[str]]:
-    """Return the opinions, with each negation moved to an opinion without one."""
-    denials = [words[3] for words, denied in zip(opinions, negated) if denied]
+def move_negations(
+    opinions: List[List[str]], is_negated: List[bool]
+) -> List[List[str]]:
+    """Move each negation to an opinion without one."""
+    denials = [words[3] for words, is_denied in zip(opinions, is_negated) if is_denied]
     return [
-        words[:3] + words[4:] if denied else words[:3] + [denials.pop()] + words[3:]
-        for words, denied in zip(opinions, negated)
+        words[:3] + words[4:] if is_denied else words[:3] + [denials.pop()] + words[3:]
+        for words, is_denied in zip(opinions, is_negated)
     ]
 
 
-def reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
-    """Return [(words, label)] with twins side by side; 1 is positive, 0 negative.
+def generate_reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
+    """Generate [(words, label)] with twins side by side; 1 is positive, 0 negative.
 
     Args:
       pairs: the number of positive reviews, and of negative ones.
@@ -84,13 +91,13 @@ def reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
     return [
         (words, label)
         for _ in range(pairs)
-        for words, label in zip(twins(draw), (1, 0))
+        for words, label in zip(draw_twins(draw), (1, 0))
     ]
 
 
 def run(args: argparse.Namespace) -> None:
     """Print reviews, one per line: the label, a tab, the words."""
-    for words, label in reviews(args.pairs, args.seed):
+    for words, label in generate_reviews(args.pairs, args.seed):
         print(label, " ".join(words), sep="\t")
 
 

@@ -57,7 +57,7 @@ TIMES = [("", ""), (" hoy", " today"), (" ahora", " now"), (" mañana", " tomorr
 
 
 def draw_thing(draw: random.Random) -> Tuple[str, str]:
-    """Return a noun phrase in both languages: ("la casa roja", "the red house")."""
+    """Draw a noun phrase in both languages: ("la casa roja", "the red house")."""
     noun, gender, english_noun = draw.choice(NOUNS)
     determiner = draw.choice(DETERMINERS)
     spanish = [determiner[gender], noun]
@@ -70,7 +70,7 @@ def draw_thing(draw: random.Random) -> Tuple[str, str]:
 
 
 def draw_pair(draw: random.Random) -> Tuple[str, str]:
-    """Return a sentence and its translation."""
+    """Draw a sentence and its translation."""
     stem, verb = draw.choice(VERBS)
     ending, person = draw.choice(PERSONS)
     time, english_time = draw.choice(TIMES)
@@ -84,17 +84,17 @@ def draw_pair(draw: random.Random) -> Tuple[str, str]:
         pair = f"no {spanish}.", f"{person} do not {english}."
     else:
         pair = f"¿{spanish}?", f"do {person} {english}?"
-    return tuple(capitalized(text) for text in pair)
+    return tuple(capitalize(text) for text in pair)
 
 
-def capitalized(text: str) -> str:
-    """Return a text with its first letter, after any "¿", in upper case."""
+def capitalize(text: str) -> str:
+    """Write the first letter of a text, after any "¿", in upper case."""
     first = 1 if text[0] == "¿" else 0
     return text[:first] + text[first].upper() + text[first + 1 :]
 
 
 def draw_pairs(count: int, seed: int = 1) -> List[Tuple[str, str]]:
-    """Return pairs, no two of them equal."""
+    """Draw pairs, no two of them equal."""
     draw = random.Random(seed)
     pairs = {}  # a dict has no duplicate keys, and keeps their order
     while len(pairs) < count:

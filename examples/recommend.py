@@ -39,20 +39,20 @@ LONGEST = 16  # items in a history
 
 
 def draw_histories(count: int, random: np.random.RandomState) -> np.ndarray:
-    """Return what `count` users have seen, oldest first: int [N, LONGEST]."""
+    """Draw what `count` users have seen, oldest first: int [N, LONGEST]."""
     histories = np.zeros([count, LONGEST], int)
     for history in histories:
         series = random.choice(SERIES, 2, replace=False)
         next_items = 1 + series * EPISODES + random.randint(0, 5, 2)
         for i in range(random.randint(SHORTEST, LONGEST + 1)):
-            one = i if i < 2 else random.randint(0, 2)  # both begin at once
-            history[i] = next_items[one]
-            next_items[one] += 1
+            choice = i if i < 2 else random.randint(0, 2)  # both begin at once
+            history[i] = next_items[choice]
+            next_items[choice] += 1
     return histories
 
 
-def scores_of_next(items):
-    """Return how well each item fits as the next one at each position.
+def score_next(items):
+    """Score each item as the next one at each position.
 
     Args:
       items: int32 [N, T], 0 = padding.
@@ -79,33 +79,35 @@ def main(steps: int = STEPS) -> float:
         tf.set_random_seed(1)
         seen = tf.placeholder(tf.int32, [None, None])  # [N, T]
         following = tf.placeholder(tf.int32, [None, None])  # [N, T], one item later
-        scores = scores_of_next(seen)
+        scores = score_next(seen)
         loss = cross_entropy(scores, following)  # padding is not counted
         update = make_update(loss, RATES, tf.train.get_or_create_global_step())
 
         session.run(tf.global_variables_initializer())
-        for number in range(1, steps + 1):
+        for step in range(1, steps + 1):
             histories = draw_histories(BATCH_SIZE, random)
             feeds = {seen: histories[:, :-1], following: histories[:, 1:]}
             _, value = session.run([update.apply, update.metrics.loss], feeds)
-            if number % 100 == 0:
-                print(f"step {number}  loss {value:.3f}", flush=True)
+            if step % 100 == 0:
+                print(f"step {step}  loss {value:.3f}", flush=True)
 
         # The task: find a new user's last item. The model sees the items before it.
         histories = draw_histories(1000, random)
         users = np.arange(len(histories))
         last = np.sum(histories > 0, axis=1) - 1  # [N]
         truth = histories[users, last]  # [N]
-        found = session.run(scores, {seen: histories})[users, last - 1]  # [N, ITEMS]
-    recommended = np.argsort(-found)[:, :2]  # [N, 2]
-    for history, end, two in zip(histories[:3], last, recommended):
+        values = session.run(scores, {seen: histories})  # [N, T, ITEMS]
+        last_scores = values[users, last - 1]  # [N, ITEMS]
+    recommended = np.argsort(-last_scores)[:, :2]  # [N, 2]
+    for history, end, best in zip(histories[:3], last, recommended):
         names = [
-            f"{(i - 1) // EPISODES}:{(i - 1) % EPISODES}" for i in (*history, *two)
+            f"{(i - 1) // EPISODES}:{(i - 1) % EPISODES}" for i in (*history, *best)
         ]
         print("seen", *names[:end][-8:], "→", " or ".join(names[-2:]))
-    right = np.mean(recommended == truth[:, None], axis=0)
-    print(f"right: {100 * right[0]:.1f} %, in the first two: {100 * sum(right):.1f} %")
-    return sum(right)
+    first, second = np.mean(recommended == truth[:, None], axis=0)
+    percent = 100 * (first + second)
+    print(f"right: {100 * first:.1f} %, in the first two: {percent:.1f} %")
+    return first + second
 
 
 if __name__ == "__main__":

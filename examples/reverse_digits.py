@@ -40,7 +40,7 @@ SETTINGS = HParams(
 
 
 def draw_pairs(count: int, random: np.random.RandomState) -> Tuple[Rows, Rows]:
-    """Return `count` rows of digits, and the same rows reversed."""
+    """Draw `count` rows of digits, and the same rows reversed."""
     sources = [
         random.randint(ZERO, ZERO + 10, random.randint(4, 10)).tolist()
         for _ in range(count)
@@ -49,15 +49,15 @@ def draw_pairs(count: int, random: np.random.RandomState) -> Tuple[Rows, Rows]:
 
 
 def learn(
-    hp: HParams, draw: Callable, to_test: Sequence, limit: int, steps: int
+    hp: HParams, draw: Callable, test_sources: Sequence, max_length: int, steps: int
 ) -> Rows:
     """Train a Transformer; return its outputs for new sources.
 
     Args:
       hp: the settings of the model and its training.
       draw: function like `draw_pairs` that returns the pairs for a batch.
-      to_test: the new sources.
-      limit: the largest length of a target, including its end.
+      test_sources: the new sources.
+      max_length: the largest length of a target, including its end.
       steps: the number of batches to train on.
     """
     random = np.random.RandomState(hp.seed)
@@ -76,36 +76,36 @@ def learn(
         update = make_update(loss, hp, tf.train.get_or_create_global_step())
 
         # Translation: the decoder sees its own output up to this position.
-        step, state = model.start_search(model.encode(source))
-        limits = tf.fill(tf.shape(source)[:1], limit)
-        found = greedy(step, state, limits, SearchOptions())
+        decode_step, state = model.start_search(model.encode(source))
+        limits = tf.fill(tf.shape(source)[:1], max_length)
+        hypotheses = greedy(decode_step, state, limits, SearchOptions())
 
         session.run(tf.global_variables_initializer())
-        for number in range(1, steps + 1):
-            batch = make_batch(*draw(BATCH_SIZE, random), number)
+        for step in range(1, steps + 1):
+            batch = make_batch(*draw(BATCH_SIZE, random), step)
             feeds = {
                 source: batch.source,
                 target_in: batch.target_in,
                 target_out: batch.target_out,
             }
             _, mean_loss = session.run([update.apply, update.metrics.loss], feeds)
-            if number % 100 == 0:
-                print(f"step {number}  loss {mean_loss:.3f}", flush=True)
+            if step % 100 == 0:
+                print(f"step {step}  loss {mean_loss:.3f}", flush=True)
 
-        batch = make_batch(to_test, to_test, 0)
-        written = session.run(found.ids, {source: batch.source})[:, 0].tolist()
-    return [ids[: ids.index(EOS)] for ids in written]
+        batch = make_batch(test_sources, test_sources, 0)
+        outputs = session.run(hypotheses.ids, {source: batch.source})[:, 0].tolist()
+    return [ids[: ids.index(EOS)] for ids in outputs]
 
 
 def main(steps: int = STEPS) -> float:
     """Train, and return the share of 500 new rows that are right."""
     sources, targets = draw_pairs(500, np.random.RandomState(0))
-    written = learn(SETTINGS, draw_pairs, sources, limit=10, steps=steps)
-    for source, ids in zip(sources[:3], written):
+    outputs = learn(SETTINGS, draw_pairs, sources, max_length=10, steps=steps)
+    for source, ids in zip(sources[:3], outputs):
         print(*[i - ZERO for i in source], "→", *[i - ZERO for i in ids])
-    right = np.mean([ids == target for ids, target in zip(written, targets)])
-    print(f"right: {100 * right:.1f} %")
-    return right
+    accuracy = np.mean([ids == target for ids, target in zip(outputs, targets)])
+    print(f"right: {100 * accuracy:.1f} %")
+    return accuracy
 
 
 if __name__ == "__main__":

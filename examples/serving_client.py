@@ -19,8 +19,8 @@ TIMEOUT = 60  # seconds until an answer must arrive
 SIGNATURE = "translate"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--url", required=True, help="URL of the model: http://HOST:8501/v1/models/NAME"
@@ -66,7 +66,7 @@ def split_into_chunks(lines: Iterator[str]) -> Iterator[List[str]]:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Translate standard input."""
-    args = parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     try:
         for chunk in split_into_chunks(line.rstrip("\n") for line in sys.stdin):
             for text, score in translate(args.url.rstrip("/"), chunk):

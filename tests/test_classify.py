@@ -27,7 +27,7 @@ def accuracy(capsys, *flags):
 
 
 def test_own_corpus_is_tested_with_reviews_it_has_not_seen():
-    train, test = classify.own_reviews(200)
+    train, test = classify.generate_reviews(200)
     train_reviews = {tuple(ids) for ids, _ in train}
     assert len(train) == 400 and len(test) > 900
     assert not any(tuple(ids) in train_reviews for ids, _ in test)
@@ -111,7 +111,7 @@ def test_a_pickle_with_addresses_is_refused(tmp_path, capfd):
     with pytest.raises(SystemExit, match="2"):
         classify.main(["--imdb", path])
     assert capfd.readouterr().err == (
-        "classify.py: expected lists of numbers, got none in a pickled array\n"
+        "classify.py: a pickled array holds no lists of numbers\n"
     )
 
 
@@ -134,7 +134,7 @@ def test_imdb_ids_are_ranks_moved_up_and_rare_words_are_unknown(tmp_path):
 
 def test_batches_keep_the_end_of_a_long_review():
     reviews = [(list(range(2, 5)), 1), (list(range(2, 200)), 0)]
-    ((ids, labels),) = classify.batches(reviews)
+    ((ids, labels),) = classify.make_batches(reviews)
     assert ids.shape == (2, classify.MAX_LENGTH) and labels == [1, 0]
     assert ids[0].tolist() == [2, 3, 4] + [0] * (classify.MAX_LENGTH - 3)
     assert ids[1, -1] == 199

@@ -33,7 +33,7 @@ def test_an_example_is_short_and_listed(path):
 
 @pytest.mark.parametrize(
     "scores",
-    [language_model.next_byte, recommend.scores_of_next],
+    [language_model.next_byte, recommend.score_next],
     ids=["language_model", "recommend"],
 )
 def test_scores_do_not_depend_on_what_follows(scores, start):
@@ -56,8 +56,8 @@ def test_scores_do_not_depend_on_what_follows(scores, start):
 def test_a_few_steps_of_an_example(example, capsys):
     result = example.main(steps=2)
     last = capsys.readouterr().out.splitlines()[-1]
-    shown = float(re.search(r"([\d.]+)( %)?$", last).group(1))
-    assert shown == pytest.approx(100 * result if "%" in last else result, abs=0.06)
+    printed = float(re.search(r"([\d.]+)( %)?$", last).group(1))
+    assert printed == pytest.approx(100 * result if "%" in last else result, abs=0.06)
 
 
 def test_printed_attention_adds_up_to_100(trained, capsys):
@@ -73,12 +73,12 @@ def test_printed_attention_adds_up_to_100(trained, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "example, least",
+    "example, min_accuracy",
     [(reverse_digits, 1.0), (recommend, 0.95), (dates, 0.99)],
     ids=["reverse_digits", "recommend", "dates"],
 )
-def test_an_example_learns_its_rule(example, least):
-    assert example.main() >= least
+def test_an_example_learns_its_rule(example, min_accuracy):
+    assert example.main() >= min_accuracy
 
 
 @pytest.mark.slow
@@ -101,10 +101,10 @@ def run_script(path, *arguments):
 
 @pytest.mark.slow
 def test_another_language_pair_from_text_to_bleu(tmp_path):
-    said = run_script("examples/own_language.sh", tmp_path / "es-en")
-    assert float(re.search(r"^BLEU = ([\d.]+)", said, re.M).group(1)) > 95
+    output = run_script("examples/own_language.sh", tmp_path / "es-en")
+    assert float(re.search(r"^BLEU = ([\d.]+)", output, re.M).group(1)) > 95
     promised = re.findall(r"^#  {4}([A-Z].*)$", read("examples/own_language.sh"), re.M)
-    assert said.splitlines()[-2:] == promised
+    assert output.splitlines()[-2:] == promised
 
 
 @pytest.mark.slow
@@ -121,6 +121,6 @@ def test_the_best_model_of_multi30k_from_text_to_bleu(tmp_path):
     flags = ["--max_steps", "2", "--warmup_steps", "1", "--max_extra_length", "2"]
     if tf.__version__.startswith("1."):
         flags += ["--precision", "float32"]
-    said = run_script("examples/multi30k.sh", tmp_path, *flags)
-    assert re.search(r"^BLEU = ", said, re.M)
-    assert "36,000 pairs" in said
+    output = run_script("examples/multi30k.sh", tmp_path, *flags)
+    assert re.search(r"^BLEU = ", output, re.M)
+    assert "36,000 pairs" in output

@@ -223,8 +223,8 @@ def cross_entropy(logits, target_out, epsilon=0.1):
     """(sum over the real tokens of -sum_v q_v log p_v, number of real tokens)."""
     targets = smooth(np.eye(logits.shape[-1])[target_out], epsilon)  # [N, T, V]
     losses = -(targets * log_softmax(logits)).sum(axis=-1)  # [N, T]
-    real = target_out != PAD
-    return losses[real].sum(), real.sum()
+    is_token = target_out != PAD
+    return losses[is_token].sum(), is_token.sum()
 
 
 # --- 5.3 Optimizer --------------------------------------------------------------------
@@ -275,20 +275,20 @@ def beam_search(log_probs, beam, max_length, eos, alpha=0.6):
       A list of at most `beam` pairs (score, tokens with EOS), best first.
     """
     alive, finished = [(0.0, ())], []
-    for place in range(max_length):
-        grown = [
+    for position in range(max_length):
+        continuations = [
             (total + p, tokens + (token,))
             for total, tokens in alive
             for token, p in enumerate(log_probs(tokens))
-            if p > -math.inf and (token == eos or place < max_length - 1)
+            if p > -math.inf and (token == eos or position < max_length - 1)
         ]
-        grown = sorted(grown, reverse=True)[: 2 * beam]
+        continuations = sorted(continuations, reverse=True)[: 2 * beam]
         finished += [
             (total / length_penalty(len(tokens), alpha), tokens)
-            for total, tokens in grown
+            for total, tokens in continuations
             if tokens[-1] == eos
         ]
-        alive = [g for g in grown if g[1][-1] != eos][:beam]
+        alive = [g for g in continuations if g[1][-1] != eos][:beam]
     return sorted(finished, reverse=True)[:beam]
 
 
@@ -298,10 +298,10 @@ def all_sequences(log_probs, max_length, vocabulary, eos, alpha=0.6):
     Returns:
       A list of pairs (score, tokens with EOS): what a beam without bound must find.
     """
-    others = [token for token in range(vocabulary) if token != eos]
+    other_tokens = [token for token in range(vocabulary) if token != eos]
     scored = []
     for length in range(max_length):
-        for start in itertools.product(others, repeat=length):
+        for start in itertools.product(other_tokens, repeat=length):
             tokens = start + (eos,)
             total = sum(log_probs(tokens[:i])[t] for i, t in enumerate(tokens))
             if total > -math.inf:

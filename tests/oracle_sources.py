@@ -237,8 +237,8 @@ def padded_cross_entropy(logits, target_out, epsilon):
     Epsilon is spread over the other classes, and the entropy of the labels is
     subtracted.
     """
-    other = epsilon / (logits.shape[-1] - 1)
-    labels = np.full(logits.shape, other)
+    other_label = epsilon / (logits.shape[-1] - 1)
+    labels = np.full(logits.shape, other_label)
     for position in np.ndindex(*target_out.shape):
         labels[position + (target_out[position],)] = 1 - epsilon
     log_labels = np.log(labels, where=labels > 0, out=np.zeros_like(labels))

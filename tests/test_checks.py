@@ -85,9 +85,9 @@ def test_our_blocks_pass(name):
 
 def test_mask_of_lengths():
     def build(x, lengths, mask_keys):
-        real = tf.sequence_mask(lengths, tf.shape(x)[1])
-        seen = real if mask_keys else tf.ones_like(real)
-        return modules.multihead_attention(x, x, key_masks=seen, query_masks=real)
+        is_token = tf.sequence_mask(lengths, tf.shape(x)[1])
+        seen = is_token if mask_keys else tf.ones_like(is_token)
+        return modules.multihead_attention(x, x, key_masks=seen, query_masks=is_token)
 
     PADDING(graph_function(lambda *args: build(*args, True)), with_lengths=True)
     with pytest.raises(CheckFailed, match="and the padding changed"):
@@ -128,8 +128,8 @@ def learned_positions_on_padding(ids, mended):
 
 def mask_of_row_sums(x, mended):
     """A key is padding if its channels sum to 0, whatever they are."""
-    real = real_rows(x) if mended else x.sum(-1) != 0
-    return attention(x, x, real[:, None])
+    is_token = real_rows(x) if mended else x.sum(-1) != 0
+    return attention(x, x, is_token[:, None])
 
 
 def blind_queries_see_all(x, mended):
@@ -141,8 +141,8 @@ def blind_queries_see_all(x, mended):
 
 def positions_masked_by_element(x, mended):
     """An encoding is left out wherever an element, not a row, of the input is 0."""
-    real = real_rows(x)[:, :, None] if mended else x != 0
-    return x + POSITIONS[: x.shape[1]] * real
+    is_token = real_rows(x)[:, :, None] if mended else x != 0
+    return x + POSITIONS[: x.shape[1]] * is_token
 
 
 def logits_lost_in_a_constant(x, mended):
@@ -156,8 +156,8 @@ def windows_over_padding(x, lengths, mended):
     """Local, without x_mask: what lies behind the end of a sentence serves as keys."""
     places = np.arange(x.shape[1])
     near = abs(places[:, None] - places) <= 2
-    real = (places < lengths[:, None])[:, None]
-    return attention(x, x, near & real if mended else near)
+    is_token = (places < lengths[:, None])[:, None]
+    return attention(x, x, near & is_token if mended else near)
 
 
 def search_stopped_by_the_batch(ids, mended):
@@ -176,11 +176,11 @@ def dropout_that_is_on(x, mended):
 
 def softmax_over_nothing(x, mended):
     """Padding is masked by minus infinity: an empty sentence becomes NaN."""
-    real = real_rows(x)[:, None]
+    is_token = real_rows(x)[:, None]
     if mended:
-        return attention(x, x, real, True)
+        return attention(x, x, is_token, True)
     with np.errstate(invalid="ignore"):
-        logits = np.where(real, x @ W_Q @ np.swapaxes(x @ W_K, 1, 2), -np.inf)
+        logits = np.where(is_token, x @ W_Q @ np.swapaxes(x @ W_K, 1, 2), -np.inf)
         return oracle.softmax(logits) @ (x @ W_V)
 
 
@@ -277,7 +277,7 @@ def test_a_mask_that_hides_real_positions_is_caught():
     def masked(hides):
         return lambda x: x + attention(x, x, hides(real_rows(x))[:, None], True)
 
-    PADDING(masked(lambda real: real))
+    PADDING(masked(lambda is_token: is_token))
     with pytest.raises(CheckFailed, match="position 0 was changed.* is reversed"):
         PADDING(masked(np.logical_not))
     with pytest.raises(CheckFailed, match="mixes_positions=False"):
@@ -306,9 +306,9 @@ def test_blocks_that_are_right_are_no_alarm():
         PADDING(encoder, vocab_size=4, seed=seed)
 
     def backwards(x):
-        real = real_rows(x)
+        is_token = real_rows(x)
         later = np.triu(np.ones([x.shape[1]] * 2, bool))
-        return (x + attention(x, x, real[:, None] & later)) * real[..., None]
+        return (x + attention(x, x, is_token[:, None] & later)) * is_token[..., None]
 
     PADDING(backwards)
 

@@ -62,13 +62,13 @@ def test_logits_and_loss(start, dialect, num_heads):
     logits = model.decode(tf.constant(TARGET_IN), model.encode(tf.constant(SOURCE)))
     loss = cross_entropy(logits, tf.constant(TARGET_OUT), 0.2, model.dialect.smoothing)
     session, variables = start()
-    found, loss = session.run([logits, loss])
+    actual, loss = session.run([logits, loss])
     expected = oracle_sources.MODELS[dialect](SOURCE, TARGET_IN, variables, num_heads)
     # The paper does not say what a query of padding gets.
     compared = TARGET_IN != 0 if dialect == "paper" else np.ones_like(TARGET_IN, bool)
-    np.testing.assert_allclose(found[compared], expected[compared], **CLOSE)
+    np.testing.assert_allclose(actual[compared], expected[compared], **CLOSE)
     total, count = oracle_sources.LOSSES[dialect](
-        found.astype(np.float64), TARGET_OUT, 0.2
+        actual.astype(np.float64), TARGET_OUT, 0.2
     )
     np.testing.assert_allclose(loss.sum, total, **CLOSE)
     assert loss.count == count

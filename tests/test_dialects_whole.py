@@ -57,7 +57,7 @@ class Whole:
         self.memory = self.model.encode(self.source)
         if self.names.target_out in case:
             self.build_loss()
-        self.variables = self.ours("var", held)
+        self.variables = self.rename_arrays("var", held)
         self.session = tf.Session(config=CONFIG)
 
     def build_loss(self):
@@ -79,7 +79,7 @@ class Whole:
             self.logits, tf.constant(target_out), epsilon, self.model.dialect.smoothing
         )
 
-    def ours(self, prefix, case=None):
+    def rename_arrays(self, prefix, case=None):
         """The recorded arrays below a prefix, by our names."""
         arrays = convert.join_shards(fixtures.group(case or self.case, prefix))
         space = self.case["meta"].get("target_space_id", 0)
@@ -98,10 +98,10 @@ class Whole:
         return self.session
 
 
-def assert_all_close(found, recorded):
-    assert set(found) == set(recorded)
-    for name in sorted(found):
-        fixtures.assert_close(found[name], recorded[name], name)
+def assert_all_close(actual, recorded):
+    assert set(actual) == set(recorded)
+    for name in sorted(actual):
+        fixtures.assert_close(actual[name], recorded[name], name)
 
 
 def states_of(logits):
@@ -129,15 +129,17 @@ def test_logits_predictions_and_memory(name):
         if key in case:
             fixtures.assert_close(memory, case[key], key)
     if "out/dec" in case:
-        wanted = case["out/dec"]
-        fixtures.assert_close(states.reshape(wanted.shape), wanted, "decoder states")
+        expected = case["out/dec"]
+        fixtures.assert_close(
+            states.reshape(expected.shape), expected, "decoder states"
+        )
     if "out/src_masks" in case:  # True where padding is
         assert np.array_equal(mask[:, 0, 0], ~case["out/src_masks"])
     if "out/acc" in case:
-        real = whole.target_out != 0
-        assert np.array_equal(real, case["out/istarget"])
-        right = (logits.argmax(-1) == whole.target_out)[real].mean()
-        fixtures.assert_close(right, case["out/acc"], "accuracy")
+        is_token = whole.target_out != 0
+        assert np.array_equal(is_token, case["out/istarget"])
+        accuracy = (logits.argmax(-1) == whole.target_out)[is_token].mean()
+        fixtures.assert_close(accuracy, case["out/acc"], "accuracy")
 
 
 @pytest.mark.slow
@@ -151,10 +153,10 @@ def test_gradients_of_every_variable(name):
             continue
         loss = whole.loss(whole.losses[place][1])
         gradients = dense_gradients(loss.sum / loss.count, variables)
-        found = whole.start().run(
+        actual = whole.start().run(
             {v.op.name: gradient for v, gradient in zip(variables, gradients)}
         )
-        assert_all_close(found, whole.ours(prefix))
+        assert_all_close(actual, whole.rename_arrays(prefix))
 
 
 @pytest.mark.slow
@@ -166,29 +168,29 @@ def test_five_updates(name):
     global_step = tf.train.get_or_create_global_step()
     update = training.make_update(loss, whole.hp, global_step)
     session = whole.start()
-    (wanted,) = (case[key] for key in case if key.startswith("out/losses_after_each"))
+    (expected,) = (case[key] for key in case if key.startswith("out/losses_after_each"))
     losses, rates = [], []
-    for _ in wanted:
+    for _ in expected:
         rates.append(session.run([update.metrics.learning_rate, update.apply])[0])
         total, count = session.run(loss)
         losses.append(total / count)
-    fixtures.assert_close(np.array(losses), wanted, "losses")
+    fixtures.assert_close(np.array(losses), expected, "losses")
     if "out/lr_used_at_each_step" in case:
         fixtures.assert_close(np.array(rates), case["out/lr_used_at_each_step"])
     assert session.run(global_step) == case["out/global_step_after"]
     if fixtures.group(case, "out/var_after_5_steps"):
-        found = session.run({v.op.name: v for v in tf.trainable_variables()})
+        actual = session.run({v.op.name: v for v in tf.trainable_variables()})
         recorded, gradients = (
-            whole.ours(prefix) for prefix in ("out/var_after_5_steps", "grad")
+            whole.rename_arrays(prefix) for prefix in ("out/var_after_5_steps", "grad")
         )
         for name, gradient in gradients.items():
             # Adam steps by the sign of a gradient that is nothing but rounding. That of
             # a bias of keys is, sooner or later: it adds the same to a query's logits.
             is_noise = (gradient != 0) & (abs(gradient) < NOISE)
             is_noise |= name.endswith("k/bias")
-            assert (abs(found[name] - recorded[name]) <= 2 * sum(rates)).all()
+            assert (abs(actual[name] - recorded[name]) <= 2 * sum(rates)).all()
             fixtures.assert_close(
-                np.where(is_noise, 0, found[name]),
+                np.where(is_noise, 0, actual[name]),
                 np.where(is_noise, 0, recorded[name]),
                 name,
             )
@@ -204,11 +206,11 @@ def search(whole, function, length, **options):
     limits = tf.fill([whole.source.shape.as_list()[0]], length)
     names = whole.names
     options = decoding.SearchOptions(bos=names.first, eos=names.end, **options)
-    found = function(step, state, limits, options)
-    return whole.start().run(found)
+    actual = function(step, state, limits, options)
+    return whole.start().run(actual)
 
 
-def padded(ids, length):
+def pad(ids, length):
     """Ids [..., T], cut off or padded to [..., length]."""
     ids = ids[..., :length]
     before = [[0, 0]] * (ids.ndim - 1)
@@ -216,11 +218,11 @@ def padded(ids, length):
 
 
 def assert_greedy(whole, recorded):
-    wanted = cut_after_end(recorded, whole.names.end)
-    length = wanted.shape[1]
+    expected = cut_after_end(recorded, whole.names.end)
+    length = expected.shape[1]
     # One more: the last place may hold nothing but EOS.
-    found = search(whole, decoding.greedy, length + 1)
-    np.testing.assert_array_equal(padded(found.ids[:, 0], length), wanted)
+    hypotheses = search(whole, decoding.greedy, length + 1)
+    np.testing.assert_array_equal(pad(hypotheses.ids[:, 0], length), expected)
 
 
 @pytest.mark.slow
@@ -234,14 +236,18 @@ def test_greedy_output(name):
 @fixtures.over("B", where=is_whole)
 def test_greedy_output_after_five_updates(name):
     whole = Whole(name, "out/var_after_5_steps")
-    whole.variables = whole.ours("out/var_after_5_steps")
+    whole.variables = whole.rename_arrays("out/var_after_5_steps")
     assert_greedy(whole, whole.case["out/greedy_decode_after_5_steps"])
 
 
 def model_of(name):
     """The case whose variables a greedy case of the tutorial was decoded with."""
     return max(
-        (each for each in fixtures.cases("A", where=is_whole) if name.startswith(each)),
+        (
+            prefix
+            for prefix in fixtures.cases("A", where=is_whole)
+            if name.startswith(prefix)
+        ),
         key=len,
     )
 
@@ -258,20 +264,23 @@ def test_beams_of_tensor2tensor(name):
     whole = Whole(name)
     length = whole.case["out/beam4_outputs"].shape[-1]
     options = {"beam_size": 4, "n_best": 4, "length_penalty": 0.6, "must_end": False}
-    found = search(whole, decoding.beam, length, **options)
+    hypotheses = search(whole, decoding.beam, length, **options)
     for kind in ("out/beam4", "out/beam4_slow"):
         scores = whole.case[kind + "_scores"]
         is_real = scores > WORST_SCORE
-        fixtures.assert_close(found.scores[is_real], scores[is_real], kind)
+        fixtures.assert_close(hypotheses.scores[is_real], scores[is_real], kind)
         # Rounding decides the order of hypotheses with equal scores.
         apart = -np.diff(scores) > fixtures.TOLERANCE  # [N, 3]
         edges = [[0, 0], [1, 1]]
         apart = np.pad(apart, edges, mode="constant", constant_values=True)
         is_alone = is_real & apart[:, :-1] & apart[:, 1:]
-        wanted = whole.case[kind + "_outputs"]
-        ids = padded(found.ids, length)
+        expected = whole.case[kind + "_outputs"]
+        ids = pad(hypotheses.ids, length)
         np.testing.assert_array_equal(
-            *(cut_after_end(each[is_alone], whole.names.end) for each in (ids, wanted))
+            *(
+                cut_after_end(rows[is_alone], whole.names.end)
+                for rows in (ids, expected)
+            )
         )
 
 

@@ -104,13 +104,13 @@ def accumulation():
 
 def ancestors(*ops):
     """The ops without which `ops` cannot run, themselves included."""
-    found, waiting = set(), list(ops)
+    visited, waiting = set(), list(ops)
     while waiting:
         op = waiting.pop()
-        if op not in found:
-            found.add(op)
+        if op not in visited:
+            visited.add(op)
             waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    return found
+    return visited
 
 
 def test_the_exact_names_and_shapes_of_the_variables(training):
@@ -130,8 +130,8 @@ def test_every_variable_has_a_gradient(training):
 def test_what_is_not_trained_belongs_to_the_optimizer(training):
     trained = {v.op.name for v in training.trained}
     moments = {f"{name}/{slot}" for name in trained for slot in ("Adam", "Adam_1")}
-    others = {v.op.name for v in training.variables} - trained
-    assert others == moments | {"global_step", "beta1_power", "beta2_power"}
+    untrained = {v.op.name for v in training.variables} - trained
+    assert untrained == moments | {"global_step", "beta1_power", "beta2_power"}
 
 
 def test_float64_is_confined_to_the_angles_of_the_positions(training):
@@ -184,16 +184,16 @@ def _uses(variable):
 
     On TensorFlow 1.15, what adds to a variable hands on the variable itself.
     """
-    found, waiting = set(), [variable]
+    visited, waiting = set(), [variable]
     while waiting:
         for op in waiting.pop().consumers():
             writes = ("Assign", "AssignVariableOp", "AssignAddVariableOp")
-            if op in found or op.type in writes:
+            if op in visited or op.type in writes:
                 continue
-            found.add(op)
+            visited.add(op)
             if op.type in ("Identity", "ReadVariableOp", "AssignAdd", "RefIdentity"):
                 waiting += op.outputs
-    return found
+    return visited
 
 
 @pytest.mark.slow
@@ -211,9 +211,9 @@ def test_a_tape_in_a_graph_sees_the_same_gradients():
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = tf.reduce_sum(tf.sin(layers.normalize(x)))
-    both = tape.gradient(y, x), tf.gradients(y, x)[0]
+    gradients = tape.gradient(y, x), tf.gradients(y, x)[0]
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        first, second = session.run(both)
+        first, second = session.run(gradients)
     assert first.any()
     np.testing.assert_allclose(first, second, rtol=1e-5)

@@ -29,11 +29,11 @@ json.dump([(best.text, best.score) for best, in found], sys.stdout)
 """
 
 
-def translated(**given):
+def translate(**arguments):
     """The text and the score of each line, translated in a process of its own."""
     finished = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS],
-        input=json.dumps(given),
+        input=json.dumps(arguments),
         stdout=subprocess.PIPE,
         check=True,
         universal_newlines=True,
@@ -48,11 +48,11 @@ def test_batches_order_and_threads_change_no_translation(trained):
     lines, _ = corpora.reversed_symbols({"": 1000}, shortest=1, longest=20, seed=7)[""]
     order = random.Random(7).sample(range(len(lines)), len(lines))
     shuffled = [lines[place] for place in order]
-    wanted = translated(logdir=trained, lines=lines, threads=1, batch_size=64)
-    found = translated(logdir=trained, lines=shuffled, threads=4, batch_size=7)
-    assert len({text for text, _ in wanted}) > 500
+    expected = translate(logdir=trained, lines=lines, threads=1, batch_size=64)
+    actual = translate(logdir=trained, lines=shuffled, threads=4, batch_size=7)
+    assert len({text for text, _ in expected}) > 500
     ties = 0
-    for place, (text, score) in zip(order, found):
-        assert score == pytest.approx(wanted[place][1], rel=0, abs=1e-4), place
-        ties += text != wanted[place][0]
+    for place, (text, score) in zip(order, actual):
+        assert score == pytest.approx(expected[place][1], rel=0, abs=1e-4), place
+        ties += text != expected[place][0]
     assert ties <= 2

@@ -53,17 +53,17 @@ def run(*fetches):
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_as_the_definition_says(kind, length):
     Q, K, V = inputs(length)
-    real = np.arange(length) != 4
-    real = np.stack([real, np.ones_like(real)])
+    is_token = np.arange(length) != 4
+    is_token = np.stack([is_token, np.ones_like(is_token)])
     context, _ = local_attention(*map(tf.constant, (Q, K, V)), **KINDS[kind])
     masked, _ = local_attention(
-        *map(tf.constant, (Q, K, V)), **KINDS[kind], key_mask=tf.constant(real)
+        *map(tf.constant, (Q, K, V)), **KINDS[kind], key_mask=tf.constant(is_token)
     )
     context, masked = run(context, masked)
     mask = may_attend(length, **KINDS[kind])
     np.testing.assert_allclose(context, oracle(Q, K, V, mask), atol=1e-5)
     np.testing.assert_allclose(
-        masked, oracle(Q, K, V, mask & real[:, None, None]), atol=1e-5
+        masked, oracle(Q, K, V, mask & is_token[:, None, None]), atol=1e-5
     )
 
 
@@ -72,14 +72,14 @@ def test_gradients_are_those_of_the_whole_matrix():
     mask = may_attend(7, 3, (3, 0), True)
     local, _ = local_attention(Q, K, V, 3, window=(3, 0), causality=True)
     whole, _ = scaled_dot_product_attention(Q, K, V, tf.constant(mask))
-    found, wanted = run(
+    outputs, expected = run(
         *(
             tf.gradients(tf.reduce_sum(tf.sin(context)), [Q, K, V])
             for context in (local, whole)
         )
     )
-    for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for actual, desired in zip(outputs, expected):
+        np.testing.assert_allclose(actual, desired, atol=1e-5)
 
 
 def test_no_matrix_of_all_pairs():

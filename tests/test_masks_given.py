@@ -16,7 +16,7 @@ X = np.random.RandomState(0).randn(2, 3, 4).astype(np.float32)
 REAL = np.array([[True, True, False], [True, False, False]])
 
 
-def attended(key_masks, query_masks=None, mask=None, dialect="paper"):
+def attend(key_masks, query_masks=None, mask=None, dialect="paper"):
     return modules.multihead_attention(
         tf.constant(X),
         tf.constant(X),
@@ -31,14 +31,14 @@ def attended(key_masks, query_masks=None, mask=None, dialect="paper"):
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
 def test_masks_of_numbers_are_those_of_bools(start, dtype):
-    real, order = tf.constant(REAL), tf.constant(np.tri(3, dtype=bool)[None, None])
+    is_token, order = tf.constant(REAL), tf.constant(np.tri(3, dtype=bool)[None, None])
     outputs = [
-        attended(*(tf.cast(mask, kind) for mask in (real, real, order)))
+        attend(*(tf.cast(mask, kind) for mask in (is_token, is_token, order)))
         for kind in (tf.bool, dtype)
     ]
     fed = [
         modules.feedforward(
-            tf.constant(X), (8, 4), reuse=tf.AUTO_REUSE, mask=tf.cast(real, kind)
+            tf.constant(X), (8, 4), reuse=tf.AUTO_REUSE, mask=tf.cast(is_token, kind)
         )
         for kind in (tf.bool, dtype)
     ]
@@ -50,9 +50,7 @@ def test_masks_of_numbers_are_those_of_bools(start, dtype):
 @pytest.mark.parametrize("dialect", ["paper", "tutorial", "tensor2tensor"])
 def test_a_mask_of_positions_is_the_same_for_all_sentences(start, dialect):
     order = np.tri(3, dtype=bool)
-    outputs = [
-        attended(True, True, mask, dialect) for mask in (order, order[None, None])
-    ]
+    outputs = [attend(True, True, mask, dialect) for mask in (order, order[None, None])]
     session, _ = start()
     np.testing.assert_array_equal(*session.run(outputs))
 
@@ -62,9 +60,14 @@ def test_three_dimensions_are_those_of_the_heads_where_no_batch_can_be_meant(sta
     bias = slopes * tf.constant([[0.0, -1.0, -2.0]])  # [H, 1, Tk]
     outputs = [
         modules.multihead_attention(
-            tf.constant(X), tf.constant(X), 4, 4, bias=each, reuse=tf.AUTO_REUSE
+            tf.constant(X),
+            tf.constant(X),
+            4,
+            4,
+            bias=slopes_of_heads,
+            reuse=tf.AUTO_REUSE,
         )
-        for each in (bias, bias[None])
+        for slopes_of_heads in (bias, bias[None])
     ]
     session, _ = start()
     np.testing.assert_array_equal(*session.run(outputs))
@@ -73,7 +76,7 @@ def test_three_dimensions_are_those_of_the_heads_where_no_batch_can_be_meant(sta
 @pytest.mark.parametrize("dialect", ["paper", "tutorial"])
 def test_true_stands_for_a_mask_without_padding(start, dialect):
     everything = tf.ones([2, 3], tf.bool)
-    outputs = [attended(each, each, dialect=dialect) for each in (True, everything)]
+    outputs = [attend(mask, mask, dialect=dialect) for mask in (True, everything)]
     session, _ = start()
     np.testing.assert_array_equal(*session.run(outputs))
 
@@ -91,9 +94,9 @@ def test_masks_made_by_equal_are_reported():
         tf.not_equal(is_padding, 0),
     ):
         with pytest.warns(UserWarning, match="key_masks: .*, got one made as tf.equal"):
-            attended(mask)
+            attend(mask)
     with pytest.warns(UserWarning, match="query_masks: .*, got one made as tf.equal"):
-        attended(True, tf.equal(ids, 0))
+        attend(True, tf.equal(ids, 0))
     with pytest.warns(UserWarning, match="feedforward: mask: .* made as tf.equal"):
         modules.feedforward(tf.constant(X), (8, 4), mask=is_padding)
     with warnings.catch_warnings():
@@ -106,7 +109,7 @@ def test_masks_made_by_equal_are_reported():
             tf.sequence_mask([2, 1], 3),
             modules.padding_mask(ids),
         ):
-            attended(mask)
+            attend(mask)
 
 
 ZEROS = X * REAL[:, :, None]  # the rows of padding are zero
@@ -298,13 +301,18 @@ def test_the_signatures_are_those_of_the_tutorial():
     def positional(function):
         parameters = inspect.signature(function).parameters.values()
         return ", ".join(
-            each.name + ("" if each.default is each.empty else f"={each.default!r}")
-            for each in parameters
-            if each.kind is each.POSITIONAL_OR_KEYWORD
+            parameter.name
+            + (
+                ""
+                if parameter.default is parameter.empty
+                else f"={parameter.default!r}"
+            )
+            for parameter in parameters
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         )
 
     # The scale of positions is as the dialect has it: in the tutorials True.
-    for function, wanted in {
+    for function, expected in {
         modules.embedding: "inputs, vocab_size, num_units, zero_pad=True, scale=True, "
         "scope='embedding', reuse=None",
         modules.positional_encoding: "inputs, num_units, zero_pad=True, scale=None, "
@@ -317,4 +325,4 @@ def test_the_signatures_are_those_of_the_tutorial():
         modules.normalize: "inputs, epsilon=1e-08, scope='ln', reuse=None",
         modules.label_smoothing: "inputs, epsilon=0.1",
     }.items():
-        assert positional(function) == wanted
+        assert positional(function) == expected

@@ -24,10 +24,10 @@ def ids_of(lengths, width, vocab_size=20, seed=0):
     return np.where(np.arange(width) < np.array(lengths)[:, None], ids, 0)
 
 
-def vectors_of(real, width, seed=0):
+def vectors_of(is_token, width, seed=0):
     """Random vectors [N, T, width]; zero where `real` [N, T] is False."""
-    vectors = np.random.RandomState(seed).randn(*(real.shape + (width,)))
-    return vectors.astype(np.float32) * real[:, :, None]
+    vectors = np.random.RandomState(seed).randn(*(is_token.shape + (width,)))
+    return vectors.astype(np.float32) * is_token[:, :, None]
 
 
 def as_tensor(vectors):
@@ -59,10 +59,10 @@ def test_embedding(start, zero_pad, scale):
 
     expected = oracle.embed(ids, table) if zero_pad else table[ids] * 8**0.5
     expected = expected if scale else expected / 8**0.5
-    found = session.run(output)
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    values = session.run(output)
+    np.testing.assert_allclose(values, expected, **CLOSE)
     if zero_pad:
-        assert not found[ids == 0].any()
+        assert not values[ids == 0].any()
 
 
 @pytest.mark.parametrize("zero_pad", [True, False], ids=["zero_pad", "pad_as_a_token"])
@@ -96,8 +96,8 @@ def test_positional_encoding(start, width, zero_pad, scale):
     of_vectors = modules.positional_encoding(vectors, width, zero_pad, scale)
     session, variables = start()
     assert not variables
-    for found in session.run([output, of_vectors]):
-        np.testing.assert_allclose(found, expected, **CLOSE)
+    for values in session.run([output, of_vectors]):
+        np.testing.assert_allclose(values, expected, **CLOSE)
 
 
 def test_positional_encoding_of_given_positions(start):
@@ -106,8 +106,8 @@ def test_positional_encoding_of_given_positions(start):
     expected = oracle.sinusoids(5001, 64)
     session, _ = start()
     for places in ([4, 5, 6], [5, 5, 5], [6, 0, 2], [0, 1000, 5000]):
-        found = session.run(output, {positions: places})[0]
-        np.testing.assert_allclose(found, expected[places], **CLOSE)
+        values = session.run(output, {positions: places})[0]
+        np.testing.assert_allclose(values, expected[places], **CLOSE)
 
 
 # --- Layer normalization --------------------------------------------------------------
@@ -205,10 +205,10 @@ def test_masks(start):
         (modules.local_mask(all5, 2), (abs(distance) <= 2)[None, None]),
     ]
     session, _ = start()
-    for mask, wanted in expected:
-        found = session.run(mask)
-        assert found.dtype == bool
-        np.testing.assert_array_equal(found, wanted)
+    for mask, allowed in expected:
+        values = session.run(mask)
+        assert values.dtype == bool
+        np.testing.assert_array_equal(values, allowed)
 
 
 # --- Multi-head attention -------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_masks(start):
 @pytest.mark.parametrize("causal", [False, True], ids=["all_keys", "causal"])
 @pytest.mark.parametrize("num_heads", [1, 4], ids=lambda n: f"{n}_heads")
 def test_self_attention_finds_padding_in_the_zero_rows(start, num_heads, causal):
-    real = ids_of(LENGTHS, 5) != 0
-    x = vectors_of(real, 16)
+    is_token = ids_of(LENGTHS, 5) != 0
+    x = vectors_of(is_token, 16)
     queries, weights = as_tensor(x), {}
     output = modules.multihead_attention(
         queries,
@@ -230,12 +230,12 @@ def test_self_attention_finds_padding_in_the_zero_rows(start, num_heads, causal)
     )
     assert output.shape.as_list() == [3, 5, 16]
     session, variables = start()
-    allowed = pairs(real, real, causal)
+    allowed = pairs(is_token, is_token, causal)
     output, weights = session.run([output, weights["self"]])
     np.testing.assert_allclose(
         output,
         oracle.attention_block(x, x, allowed, variables, "self", num_heads)
-        * real[..., None],  # padding stays zero
+        * is_token[..., None],  # padding stays zero
         **CLOSE,
     )
     _, maps = oracle.multi_head(x, x, allowed, variables, "self", num_heads)
@@ -300,9 +300,9 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
             )
         )
     session, variables = start()
-    for output, allowed, kept in cases:
+    for output, allowed, is_kept in cases:
         expected = oracle.attention_block(queries, keys, allowed, variables, "a", 2)
-        expected *= kept[..., None]
+        expected *= is_kept[..., None]
         np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
@@ -421,16 +421,16 @@ def test_positions_may_be_arrays_and_lists(start, positions):
                 )[0]
             )
     session, _ = start()
-    of_range, of_keys, *others = session.run(outputs)
+    of_range, of_keys, *repeated = session.run(outputs)
     assert (of_range != of_keys).any()
-    np.testing.assert_array_equal(others, [of_range, of_keys])
+    np.testing.assert_array_equal(repeated, [of_range, of_keys])
 
 
 def test_query_masks_of_one_line_are_those_of_all(start):
-    real = np.array([True, False, True])
+    is_token = np.array([True, False, True])
     outputs = [
-        attend(num_heads=2, query_masks=each, reuse=tf.AUTO_REUSE, dialect="tutorial")
-        for each in (real, np.tile(real, [2, 1]))
+        attend(num_heads=2, query_masks=mask, reuse=tf.AUTO_REUSE, dialect="tutorial")
+        for mask in (is_token, np.tile(is_token, [2, 1]))
     ]
     session, _ = start()
     np.testing.assert_array_equal(*session.run(outputs))
@@ -438,8 +438,8 @@ def test_query_masks_of_one_line_are_those_of_all(start):
 
 def test_a_getter_may_give_kernels_alone_16_bits(start):
     def narrow_kernels(getter, name, **options):
-        found = getter(name, **options)
-        return tf.cast(found, tf.float16) if name.endswith("kernel") else found
+        values = getter(name, **options)
+        return tf.cast(values, tf.float16) if name.endswith("kernel") else values
 
     with tf.variable_scope("block", reuse=tf.AUTO_REUSE):
         wide = modules.feedforward(X, (16, 8))
@@ -485,14 +485,14 @@ def test_dropout_keeps_the_expectation_and_drops_the_rate(start, rate):
     count = 200000
     output = layers.dropout(tf.ones([count]), rate)
     session, _ = start()
-    found = session.run(output)
+    values = session.run(output)
     # The package rounds the rate to 1/256, and scales by the rounded one.
-    assert abs((found == 0).mean() - rate) < 1 / 512 + 5 * 0.5 / count**0.5
-    assert abs(found.mean() - 1) < 5 * (rate / (1 - rate) / count) ** 0.5
-    assert len(np.unique(found)) == 2
+    assert abs((values == 0).mean() - rate) < 1 / 512 + 5 * 0.5 / count**0.5
+    assert abs(values.mean() - 1) < 5 * (rate / (1 - rate) / count) ** 0.5
+    assert len(np.unique(values)) == 2
 
 
-def kept(shape, rate, seed, place):
+def is_kept(shape, rate, seed, place):
     """Which elements dropout keeps: those whose byte is large, of 4 in each word."""
     size = int(np.prod(shape))
     words = tf.random.stateless_uniform(
@@ -519,9 +519,9 @@ def test_masks_are_a_function_of_seed_and_place_alone(shape, shared, drawn, seed
     with tf.variable_scope("encoder/block_1"):
         output = layers.dropout(given, rate, seed=pair, name="weights", shared=shared)
     with tf.Session(config=CONFIG) as session:
-        found = session.run(output) > 0
-    mask = kept(drawn, rate, seed, b"encoder/block_1/weights")
-    np.testing.assert_array_equal(found, np.broadcast_to(mask, shape))
+        values = session.run(output) > 0
+    mask = is_kept(drawn, rate, seed, b"encoder/block_1/weights")
+    np.testing.assert_array_equal(values, np.broadcast_to(mask, shape))
 
 
 @pytest.mark.parametrize("block", ["attention", "feedforward"])
@@ -609,8 +609,8 @@ def unknown(*sizes, dtype=tf.float32):
     return tf.placeholder(dtype, sizes)
 
 
-def attend(queries=X, keys=X, *more, **options):
-    return modules.multihead_attention(queries, keys, *more, **options)
+def attend(queries=X, keys=X, *positional, **options):
+    return modules.multihead_attention(queries, keys, *positional, **options)
 
 
 @pytest.mark.parametrize(
@@ -733,7 +733,7 @@ def test_variables_may_have_16_bits_in_the_graph(start):
         output = modules.feedforward(x, (16, 8))
     gradients = tf.gradients(output[..., 0], tf.trainable_variables())
     session, _ = start()
-    assert {each.dtype.base_dtype for each in tf.trainable_variables()} == {tf.float32}
+    assert {mask.dtype.base_dtype for mask in tf.trainable_variables()} == {tf.float32}
     for value in session.run([output, *gradients]):
         assert np.isfinite(value).all()
 

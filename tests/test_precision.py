@@ -67,27 +67,30 @@ class Gradients:
             step = tf.train.get_or_create_global_step()
             self.update = make_update(loss, hp, step)
             self.variables = {v.op.name: v for v in tf.trainable_variables()}
-            self.wanted = tf.gradients(loss.sum, list(self.variables.values()))
+            self.expected = tf.gradients(loss.sum, list(self.variables.values()))
 
     def values(self):
         with tf.Session(
             graph=self.graph, config=CONFIG
         ) as session, self.graph.as_default():
             session.run(tf.global_variables_initializer())
-            wanted = [tf.convert_to_tensor(x) for x in self.wanted]
-            return dict(zip(self.variables, session.run(wanted)))
+            expected = [tf.convert_to_tensor(x) for x in self.expected]
+            return dict(zip(self.variables, session.run(expected)))
 
     def nodes(self):
         """All that an update runs, the insides of functions too."""
         results = [
             self.update.apply,
-            *(each.op for each in tf.nest.flatten(self.update.metrics)),
+            *(operation.op for operation in tf.nest.flatten(self.update.metrics)),
         ]
         definition = tf.graph_util.extract_sub_graph(
             self.graph.as_graph_def(), [op.name for op in results]
         )
         functions = definition.library.function
-        return [*definition.node, *(x for each in functions for x in each.node_def)]
+        return [
+            *definition.node,
+            *(x for operation in functions for x in operation.node_def),
+        ]
 
 
 @functools.lru_cache(None)
@@ -95,11 +98,12 @@ def gradients_of(precision, dialect):
     return Gradients(precision, dialect=dialect)
 
 
-def errors(found, wanted):
+def errors(actual, expected):
     """The relative error of each gradient, by the name of its variable."""
     return {
-        name: np.linalg.norm(found[name] - wanted[name]) / np.linalg.norm(wanted[name])
-        for name in wanted
+        name: np.linalg.norm(actual[name] - expected[name])
+        / np.linalg.norm(expected[name])
+        for name in expected
     }
 
 
@@ -130,12 +134,12 @@ def test_softmax_statistics_and_losses_are_float32(precision, changes):
 @needs_16_bits
 def test_gradients_are_near_those_of_float32():
     """A product of factors of 8 bits is off by less than 2^-8; float16 has 11."""
-    wanted, medians = gradients_of("float32", "paper").values(), []
+    expected, medians = gradients_of("float32", "paper").values(), []
     for precision in ("float16", "bfloat16"):
-        found = errors(gradients_of(precision, "paper").values(), wanted)
-        medians.append(np.median(list(found.values())))
+        actual = errors(gradients_of(precision, "paper").values(), expected)
+        medians.append(np.median(list(actual.values())))
         assert medians[-1] < 4 * 2.0**-8
-        for name, error in found.items():
+        for name, error in actual.items():
             assert 0 < error < 16 * 2.0**-8, name
     assert medians[0] < medians[1] / 2
 
@@ -145,7 +149,11 @@ def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
     """Of 25,000 times 0.01; added up in bfloat16 it would be 4, in float16 32."""
     with tf.variable_scope("", custom_getter=make_getter(tf.as_dtype(precision))):
         outputs = layers.dense(tf.zeros([25000, 1]), 1, True, "x")
-    [bias] = [each for each in tf.trainable_variables() if each.op.name == "x/bias"]
+    [bias] = [
+        operation
+        for operation in tf.trainable_variables()
+        if operation.op.name == "x/bias"
+    ]
     upstream = tf.fill(tf.shape(outputs), tf.cast(0.01, outputs.dtype))
     [gradient] = tf.gradients(outputs, bias, upstream)
     session, _ = start()
@@ -172,9 +180,9 @@ def test_attention_over_many_keys_sums_to_one(start, precision):
     context, weights = scaled_dot_product_attention(Q, K, K + 1)
     session, _ = start()
     assert (context.dtype, weights.dtype) == (dtype, tf.float32)
-    found = session.run([tf.reduce_sum(weights), tf.cast(context, tf.float32)])
-    np.testing.assert_allclose(found[0], 1, rtol=1e-5)
-    np.testing.assert_allclose(found[1], np.ones([1, 1, 1, 4]), rtol=0.01)
+    actual = session.run([tf.reduce_sum(weights), tf.cast(context, tf.float32)])
+    np.testing.assert_allclose(actual[0], 1, rtol=1e-5)
+    np.testing.assert_allclose(actual[1], np.ones([1, 1, 1, 4]), rtol=0.01)
 
 
 def test_tensorflow_1_15_refuses_16_bits_in_a_line(
@@ -184,8 +192,8 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
     monkeypatch.setattr(tf, "__version__", "1.15.5")
     monkeypatch.setattr("transformer.runtime.precision.has_gpu", lambda: False)
     places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
-    said = corpora.refusal(capsys, "train", *places, "--precision", precision)
-    assert f"expected float32, got {precision}: TensorFlow 1.15.5 cannot" in said
+    message = corpora.refusal(capsys, "train", *places, "--precision", precision)
+    assert f"expected float32, got {precision}: TensorFlow 1.15.5 cannot" in message
     assert not (tmp_path / "logs").exists()
 
 
@@ -194,12 +202,12 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
 def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     """Dev losses of other seeds are 5 % apart (Multi30k is in docs/multi30k.md)."""
     corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
-    found, wanted = (
+    actual, expected = (
         [row["loss"] for row in read_dev_scores(str(logdir))]
         for logdir in (tmp_path, trained)
     )
-    assert found != wanted
-    np.testing.assert_allclose(found, wanted, rtol=0.02)
+    assert actual != expected
+    np.testing.assert_allclose(actual, expected, rtol=0.02)
 
 
 @needs_16_bits
@@ -215,13 +223,13 @@ def test_translations_in_bfloat16_are_nearly_the_same(trained, lines, count):
         logdirs, decode_precision="bfloat16"
     ) as nearly:
         texts = [best.text for best, *_ in exact.translate(lines)]
-        others = [best.text for best, *_ in nearly.translate(lines)]
+        narrow_texts = [best.text for best, *_ in nearly.translate(lines)]
         expected = np.array(exact.score(lines, texts))
         scores = np.array(nearly.score(lines, texts))
-        of_others = np.array(exact.score(lines, others))
+        narrow_scores = np.array(exact.score(lines, narrow_texts))
     assert (scores != expected).any()
     np.testing.assert_allclose(scores, expected, rtol=0.05, atol=0.05)
-    assert (of_others >= expected - 0.05 - 0.05 * abs(expected)).all()
+    assert (narrow_scores >= expected - 0.05 - 0.05 * abs(expected)).all()
 
 
 @pytest.mark.skipif(HAS_BFLOAT16, reason="TensorFlow 2 has it")
@@ -235,10 +243,10 @@ def test_tensorflow_1_refuses_to_translate_in_bfloat16(trained):
 def test_tensorflow_1_refuses_bfloat16_before_anything_is_written(
     digits, tmp_path, capsys, setting
 ):
-    said = corpora.refuse_training(
+    message = corpora.refuse_training(
         capsys, digits, str(tmp_path / "logs"), f"--{setting}", "bfloat16"
     )
-    assert said.endswith(f"cannot compute in bfloat16; give --{setting} float32")
+    assert message.endswith(f"cannot compute in bfloat16; give --{setting} float32")
 
 
 def test_a_log_directory_of_another_tensorflow_can_be_examined(trained, tmp_path):

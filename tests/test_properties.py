@@ -57,11 +57,11 @@ RAW_LINES = st.one_of(
 
 def values_of(field, largest=1000):
     """Values that `hparams.validate` accepts of one field."""
-    least, below = field.metadata["minimum"], field.metadata["below"]
+    minimum, below = field.metadata["minimum"], field.metadata["below"]
     if field.type is int:
-        return st.integers(least, int(min(below - 1, largest)))
+        return st.integers(minimum, int(min(below - 1, largest)))
     if field.type is float:
-        return st.floats(least, min(below, 1e9), exclude_max=below < math.inf)
+        return st.floats(minimum, min(below, 1e9), exclude_max=below < math.inf)
     if field.metadata["choices"]:
         return st.sampled_from(sorted(field.metadata["choices"]))
     return st.booleans() if field.type is bool else st.text(max_size=12)
@@ -125,14 +125,14 @@ def test_whatever_bytes_are_read_there_are_as_many_lines(raw_lines, ended):
     content = content if ended else content[:-1]
     reader = TolerantReader()
     lines = list(reader.read(io.BytesIO(content)))
-    wanted = content.split(b"\n")
-    wanted = wanted[:-1] if wanted[-1] == b"" else wanted
-    assert len(lines) == reader.num_lines == len(wanted)
-    for number, (line, raw) in enumerate(zip(lines, wanted)):
+    expected = content.split(b"\n")
+    expected = expected[:-1] if expected[-1] == b"" else expected
+    assert len(lines) == reader.num_lines == len(expected)
+    for index, (line, raw) in enumerate(zip(lines, expected)):
         raw = raw[:-1] if raw.endswith(b"\r") else raw
         assert "\n" not in line
         assert line == raw.decode("utf-8", errors="replace") or (
-            number == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace")
+            index == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace")
         )
     assert all(0 <= count <= len(lines) for count in reader.counts.values())
     assert reader.report().count("\n") == 0
@@ -150,9 +150,9 @@ def test_lines_that_are_written_are_read(folder, lines, name, end, marked):
     assume(marked or not "".join(lines[:1]).startswith("\ufeff"))
     content = "\ufeff" * marked + "".join(line + end for line in lines)
     path = write(folder, name, content.encode("utf-8"))
-    wanted = lines or [""] * marked
-    assert list(read_lines(path)) == wanted
-    assert list(TolerantReader().read(io.BytesIO(content.encode("utf-8")))) == wanted
+    expected = lines or [""] * marked
+    assert list(read_lines(path)) == expected
+    assert list(TolerantReader().read(io.BytesIO(content.encode("utf-8")))) == expected
 
 
 ENTITIES = st.sampled_from(
@@ -219,9 +219,9 @@ EQUAL = list("\t\u3000\u2028\xa0\u2003ａＢｚﬁ") + ["a\u0308", "u\u0308"]
 @given(st.lists(st.sampled_from(KNOWN + EQUAL), max_size=60).map("".join))
 def test_decoding_undoes_encoding_up_to_normalization(vocabulary, line):
     """Compatibility characters are replaced (NFKC), and white space is one space."""
-    wanted = " ".join(unicodedata.normalize("NFKC", line).split())
-    assert set(wanted) <= set(KNOWN)
-    assert vocabulary.decode(vocabulary.encode(line)) == wanted
+    expected = " ".join(unicodedata.normalize("NFKC", line).split())
+    assert set(expected) <= set(KNOWN)
+    assert vocabulary.decode(vocabulary.encode(line)) == expected
 
 
 @settings(max_examples=300)
@@ -231,7 +231,7 @@ def test_any_text_has_ids_that_decode(vocabulary, lines):
     assert encoded == [vocabulary.encode(line) for line in lines]
     for ids in encoded:
         assert not {PAD, BOS, EOS} & set(ids)
-        assert all(UNK <= one < vocabulary.size for one in ids)
+        assert all(UNK <= piece < vocabulary.size for piece in ids)
         assert "\n" not in vocabulary.decode(ids)
         assert len(vocabulary.pieces(ids)) == len(ids)
 
@@ -252,11 +252,11 @@ def test_a_batch_holds_its_pairs_and_padding(pairs, kind):
     assert batch.source.shape == (len(pairs), widest[0])
     assert batch.target_in.shape == batch.target_out.shape == (len(pairs), widest[1])
     for i, (source, target) in enumerate(pairs):
-        wanted = [PAD] * (widest[0] - len(source) - 1)
-        assert batch.source[i].tolist() == [*source, EOS, *wanted]
-        wanted = [PAD] * (widest[1] - len(target) - 1)
-        assert batch.target_in[i].tolist() == [BOS, *target, *wanted]
-        assert batch.target_out[i].tolist() == [*target, EOS, *wanted]
+        expected = [PAD] * (widest[0] - len(source) - 1)
+        assert batch.source[i].tolist() == [*source, EOS, *expected]
+        expected = [PAD] * (widest[1] - len(target) - 1)
+        assert batch.target_in[i].tolist() == [BOS, *target, *expected]
+        assert batch.target_out[i].tolist() == [*target, EOS, *expected]
     np.testing.assert_array_equal(
         pad([[*source, EOS] for source in sources]), pad_with_end(sources)
     )
@@ -311,9 +311,9 @@ def test_settings_survive_the_disk_and_the_command_line(folder, values, dashed):
         f"--{name.replace('_', '-') if dashed else name}={value}"
         for name, value in values.items()
     ]
-    found = cli.read_settings(cli.parse(PARSER, words), hparams.FIELDS)
-    assert found == values
-    assert hparams.resolve(found, "sample", folder) == hp
+    parsed = cli.read_settings(cli.parse(PARSER, words), hparams.FIELDS)
+    assert parsed == values
+    assert hparams.resolve(parsed, "sample", folder) == hp
 
 
 @settings(max_examples=400)

@@ -27,12 +27,12 @@ def heads(x):
 
 def shaw(Q, K, V, keys, values, allowed):
     """Equations 3 and 4 of Shaw et al. 2018, a pair of positions at a time."""
-    most = len(keys) // 2
+    max_distance = len(keys) // 2
     Tq, Tk = Q.shape[2], K.shape[2]
     logits, context = np.zeros(Q.shape[:3] + (Tk,)), np.zeros(Q.shape[:3] + V.shape[3:])
 
     def row(i, j):
-        return min(max(j - i, -most), most) + most
+        return min(max(j - i, -max_distance), max_distance) + max_distance
 
     for i in range(Tq):
         for j in range(Tk):
@@ -56,14 +56,14 @@ def random(*shape, seed=0):
 @pytest.mark.parametrize("max_distance", [2, 9])
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
 def test_attention_is_that_of_the_equations(start, causality, max_distance):
-    x, weights, real = random(N, T, D), {}, np.ones([N, T], bool)
-    real[0, 3:] = False
+    x, weights, is_token = random(N, T, D), {}, np.ones([N, T], bool)
+    is_token[0, 3:] = False
     outputs = multihead_attention(
         tf.constant(x),
         tf.constant(x),
         num_heads=H,
         causality=causality,
-        key_masks=tf.constant(real),
+        key_masks=tf.constant(is_token),
         weights=weights,
         dialect="tutorial",
         query_masks=tf.ones([N, T], tf.bool),
@@ -74,7 +74,7 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
         2 * max_distance + 1,
         D // H,
     )
-    found = session.run(weights["multihead_attention"])
+    outputs = session.run(weights["multihead_attention"])
     Q, K, V = (
         heads(
             np.maximum(
@@ -85,8 +85,10 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
         )
         for name in "qkv"
     )
-    allowed = real[:, None, None] & (np.tril(np.ones([T, T], bool)) | (not causality))
-    context, wanted = shaw(
+    allowed = is_token[:, None, None] & (
+        np.tril(np.ones([T, T], bool)) | (not causality)
+    )
+    context, expected = shaw(
         Q,
         K,
         V,
@@ -94,7 +96,7 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
         values["multihead_attention/relative/values"],
         allowed,
     )
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
     y = x + context.swapaxes(1, 2).reshape(N, T, D)
     y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-8)
     np.testing.assert_allclose(
@@ -112,24 +114,24 @@ def test_bias_of_the_music_transformer(length, max_distance, causality):
     queries = tf.placeholder(tf.float32, [None, H, None, 4])
     bias = relative_bias(queries, max_distance, causality)
     Q = random(N, H, length, 4)
-    found, table = first_values([bias] + tf.trainable_variables(), {queries: Q})
+    outputs, table = first_values([bias] + tf.trainable_variables(), {queries: Q})
     assert table.shape == (H, max_distance if causality else 2 * max_distance - 1, 4)
-    wanted = np.zeros([N, H, length, length])
+    expected = np.zeros([N, H, length, length])
     for i in range(length):
         for j in range(length):
             if abs(j - i) < max_distance and not (causality and j > i):
-                wanted[:, :, i, j] = (
+                expected[:, :, i, j] = (
                     np.sum(Q[:, :, i] * table[:, max_distance - 1 + j - i], -1) / 2
                 )
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
 
 
 def test_proximity_bias():
     places = np.arange(6)
-    wanted = -np.log(1 + abs(places[:, None] - places))[None, None]
+    expected = -np.log(1 + abs(places[:, None] - places))[None, None]
     with tf.Session(config=CONFIG) as session:
         whole, later = session.run(
             [proximity_bias(tf.range(6)), proximity_bias(tf.range(4, 6), tf.range(6))]
         )
-    np.testing.assert_allclose(whole, wanted, atol=1e-6)
-    np.testing.assert_allclose(later, wanted[:, :, 4:], atol=1e-6)
+    np.testing.assert_allclose(whole, expected, atol=1e-6)
+    np.testing.assert_allclose(later, expected[:, :, 4:], atol=1e-6)

@@ -71,7 +71,7 @@ def opened(build, *arguments):
         output = build(ids, *arguments)
         session = tf.Session(graph=graph)
         initialize(session, random_values(tf.trainable_variables(), seed=0))
-    return lambda given: session.run(output, {ids: given})
+    return lambda ids_fed: session.run(output, {ids: ids_fed})
 
 
 def moved(build, dialect, depth):
@@ -87,8 +87,10 @@ def table_of_leaks():
     lines = [["", *DIALECTS], ["---"] * (len(DIALECTS) + 1)]
     for build, name in ((stack, "blocks alone"), (encoder, "encoder of the system")):
         for depth in DEPTHS:
-            found = [moved(build, dialect, depth) for dialect in DIALECTS]
-            cells = ["0" if leak < 1e-5 else f"{leak:.2f}" for leak in found]
+            examples_by_place = [moved(build, dialect, depth) for dialect in DIALECTS]
+            cells = [
+                "0" if leak < 1e-5 else f"{leak:.2f}" for leak in examples_by_place
+            ]
             lines.append([f"{name}, {depth}", *cells])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -134,14 +136,14 @@ def code_of(docstring):
 
 def examples():
     """{where: code} of each example that makes `x` of blocks."""
-    found = {}
+    examples_by_place = {}
     for document in documents():
         # The book has experiments with what leaks; its code is checked by its output.
         if document == "README.zh.md" or document.startswith("docs/walkthrough/"):
             continue
         for language, text in blocks(read(document)):
             if language == "python":
-                found[document, text] = text
+                examples_by_place[document, text] = text
     for path in glob.glob(
         os.path.join(ROOT, "transformer", "**", "*.py"), recursive=True
     ):
@@ -149,10 +151,10 @@ def examples():
         for node in ast.walk(ast.parse(read(name))):
             if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
                 code = code_of(ast.get_docstring(node) or "")
-                found[name, code] = code
+                examples_by_place[name, code] = code
     return {
         where: code
-        for (where, _), code in found.items()
+        for (where, _), code in examples_by_place.items()
         if re.search(r"transformer\.(modules|functional|keras_layers) import", code)
         and re.search(r"^\s*x = ", code, re.M)
     }
@@ -164,13 +166,15 @@ EXAMPLES = examples()
 def run_example(monkeypatch, where, causality=False):
     """Its names, after it ran without dropout."""
 
-    def patched(block, **given):
-        return lambda *arguments, **options: block(*arguments, **{**options, **given})
+    def patch(block, **defaults):
+        return lambda *arguments, **options: block(
+            *arguments, **{**options, **defaults}
+        )
 
-    attend = patched(modules.multihead_attention, dropout_rate=0, causality=causality)
+    attend = patch(modules.multihead_attention, dropout_rate=0, causality=causality)
     monkeypatch.setattr(modules, "multihead_attention", attend)
     monkeypatch.setattr(
-        modules, "feedforward", patched(modules.feedforward, dropout_rate=0)
+        modules, "feedforward", patch(modules.feedforward, dropout_rate=0)
     )
     monkeypatch.setattr(tf, "reset_default_graph", lambda: None)  # it is a new one
     names = {}

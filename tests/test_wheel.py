@@ -237,7 +237,7 @@ def test_several_workers_run_the_program(installed, trained):
     words = "launch --workers 2 -- transformer-tf train --data digits".split()
     output = installed.command(*words, "--logdir=two", *TRAIN)
     assert (
-        "[0] 2 workers: each computes 1 of 2 parts" in output and "dev BLEU" in output
+        "[0] 2 workers: each computes 1 of 2 shards" in output and "dev BLEU" in output
     )
 
 

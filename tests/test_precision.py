@@ -81,7 +81,7 @@ class Gradients:
         """All that an update runs, the insides of functions too."""
         results = [
             self.update.apply,
-            *(operation.op for operation in tf.nest.flatten(self.update.metrics)),
+            *(metric.op for metric in tf.nest.flatten(self.update.metrics)),
         ]
         definition = tf.graph_util.extract_sub_graph(
             self.graph.as_graph_def(), [op.name for op in results]
@@ -89,7 +89,7 @@ class Gradients:
         functions = definition.library.function
         return [
             *definition.node,
-            *(x for operation in functions for x in operation.node_def),
+            *(node for function in functions for node in function.node_def),
         ]
 
 
@@ -149,11 +149,7 @@ def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
     """Of 25,000 times 0.01; added up in bfloat16 it would be 4, in float16 32."""
     with tf.variable_scope("", custom_getter=make_getter(tf.as_dtype(precision))):
         outputs = layers.dense(tf.zeros([25000, 1]), 1, True, "x")
-    [bias] = [
-        operation
-        for operation in tf.trainable_variables()
-        if operation.op.name == "x/bias"
-    ]
+    [bias] = [v for v in tf.trainable_variables() if v.op.name == "x/bias"]
     upstream = tf.fill(tf.shape(outputs), tf.cast(0.01, outputs.dtype))
     [gradient] = tf.gradients(outputs, bias, upstream)
     session, _ = start()

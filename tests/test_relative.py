@@ -74,7 +74,7 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
         2 * max_distance + 1,
         D // H,
     )
-    outputs = session.run(weights["multihead_attention"])
+    maps = session.run(weights["multihead_attention"])
     Q, K, V = (
         heads(
             np.maximum(
@@ -96,7 +96,7 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
         values["multihead_attention/relative/values"],
         allowed,
     )
-    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+    np.testing.assert_allclose(maps, expected, atol=1e-5)
     y = x + context.swapaxes(1, 2).reshape(N, T, D)
     y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-8)
     np.testing.assert_allclose(
@@ -114,7 +114,7 @@ def test_bias_of_the_music_transformer(length, max_distance, causality):
     queries = tf.placeholder(tf.float32, [None, H, None, 4])
     bias = relative_bias(queries, max_distance, causality)
     Q = random(N, H, length, 4)
-    outputs, table = first_values([bias] + tf.trainable_variables(), {queries: Q})
+    relative, table = first_values([bias] + tf.trainable_variables(), {queries: Q})
     assert table.shape == (H, max_distance if causality else 2 * max_distance - 1, 4)
     expected = np.zeros([N, H, length, length])
     for i in range(length):
@@ -123,7 +123,7 @@ def test_bias_of_the_music_transformer(length, max_distance, causality):
                 expected[:, :, i, j] = (
                     np.sum(Q[:, :, i] * table[:, max_distance - 1 + j - i], -1) / 2
                 )
-    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+    np.testing.assert_allclose(relative, expected, atol=1e-5)
 
 
 def test_proximity_bias():

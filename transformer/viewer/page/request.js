@@ -25,7 +25,7 @@ function markStale() {
   byId("stale").textContent = isStale() ? `The results below are for “${page.inspection.text}”, by ${page.models[page.inspection.model].name}.` : "";
 }
 
-// Request a translation and its inspection; abort the request before.
+// Request a translation and its inspection; abort the previous request.
 async function refresh() {
   clearTimeout(page.timer);
   page.request?.abort();

@@ -53,7 +53,7 @@ class Model:
             quantization=quantization,
             warn=warn,
         )
-        self.checkpoint = self.translator.find_and_restore(which)
+        self.translator.find_and_restore(which)
         self.logdir = logdir
         self.name = " + ".join(map(_checkpoint_name, self.translator.checkpoints))
 

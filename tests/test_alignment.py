@@ -20,9 +20,9 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    with Translator.for_settings(hparams.load(trained), trained) as opened:
-        opened.restore()
-        yield opened
+    with Translator.for_settings(hparams.load(trained), trained) as translator:
+        translator.restore()
+        yield translator
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +53,21 @@ def lines(digits):
 
 
 def test_the_error_rate_by_hand():
-    known = [Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)}), Gold({(0, 0)}, {(0, 0)})]
+    gold = [Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)}), Gold({(0, 0)}, {(0, 0)})]
     rate = alignment.error_rate
-    assert rate([{(0, 0), (1, 2), (1, 1)}, {(0, 0)}], known) == 0
-    assert rate([{(3, 3)}, set()], known) == 1
+    assert rate([{(0, 0), (1, 2), (1, 1)}, {(0, 0)}], gold) == 0
+    assert rate([{(3, 3)}, set()], gold) == 1
     # Of 3 pairs, 1 is sure and 2 are possible; the second line is left out.
-    found = [{(0, 0), (1, 1), (2, 2)}, None]
-    assert rate(found, known) == pytest.approx(1 - (1 + 2) / (3 + 2))
-    assert rate([None], known[:1]) == 0
+    actual = [{(0, 0), (1, 1), (2, 2)}, None]
+    assert rate(actual, gold) == pytest.approx(1 - (1 + 2) / (3 + 2))
+    assert rate([None], gold[:1]) == 0
 
 
 def test_pairs_are_read_and_written(tmp_path):
     path = corpora.write_lines(tmp_path / "x.align", ["0-0 12?3", "", "1-1"])
-    found = alignment.read_gold(path, 3)
-    assert found[0] == Gold({(0, 0)}, {(0, 0), (12, 3)})
-    assert found[1] == Gold(set(), set())
+    actual = alignment.read_gold(path, 3)
+    assert actual[0] == Gold({(0, 0)}, {(0, 0), (12, 3)})
+    assert actual[1] == Gold(set(), set())
     assert alignment.format_pairs({(1, 1), (0, 2), (2, 0), (1, 0)}) == "1-0 2-0 1-1 0-2"
     assert alignment.format_pairs(None) == ""
     with pytest.raises(ValueError, match="expected 4 lines, got 3"):
@@ -84,17 +84,17 @@ def test_pairs_are_read_and_written(tmp_path):
 @pytest.mark.parametrize("head", [0, 3, None])
 @pytest.mark.parametrize("when_read", [False, True])
 def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read):
-    """As `see` shows the attention of one line: a digit is a word is a piece."""
-    found = translator.align(*lines, [Head(0, head, when_read)])
-    for number in range(5):
-        source, target = (side[number] for side in lines)
+    """As `inspect_line` shows the attention: a digit is a word is a piece."""
+    actual = translator.align(*lines, [Head(0, head, when_read)])
+    for line in range(5):
+        source, target = (side[line] for side in lines)
         ids = translator.vocabularies.target.encode(target)
         [cross] = inspect_line(translator, source, target=ids).attention["cross"]
         weights = cross.mean(0) if head is None else cross[head]
         words = len(target.split())
         rows = weights[1 : words + 1] if when_read else weights[:words]
         best = rows[:, : len(source.split())].argmax(-1)
-        assert found[number] == [{(int(i), j) for j, i in enumerate(best)}]
+        assert actual[line] == [{(int(i), j) for j, i in enumerate(best)}]
 
 
 # --- The commands ---------------------------------------------------------------------
@@ -107,7 +107,7 @@ def logdir(trained, data, tmp_path):
     return copy
 
 
-def translated(logdir, capsys, monkeypatch, lines, *flags):
+def run_translate(logdir, capsys, monkeypatch, lines, *flags):
     """(standard output, standard error) of translate.py."""
     stdin = io.TextIOWrapper(io.BytesIO("".join(x + "\n" for x in lines).encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -120,30 +120,30 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
 ):
     perfect = os.path.join(data, "test.align")
     corpora.run_command("align", "--logdir", logdir, "--compare", perfect)
-    said = capsys.readouterr().out.splitlines()
+    message = capsys.readouterr().out.splitlines()
     checkpoint = manifests.find_checkpoint(logdir)
     head = alignment.read_chosen_head(logdir, checkpoint, translator.hp)
     dev = [corpora.read_lines(os.path.join(data, f"dev.{x}")) for x in ("de", "en")]
-    known = alignment.read_gold(os.path.join(data, "dev.align"), 20)
+    gold = alignment.read_gold(os.path.join(data, "dev.align"), 20)
     heads = alignment.list_heads(translator.hp)
-    rates = alignment.measure_heads(heads, translator.align(*dev, heads), known)
+    rates = alignment.measure_heads(heads, translator.align(*dev, heads), gold)
     assert rates[head] == min(rates.values())
-    assert said[1] == f"{100 * rates[head]:5.1f} %  {head}"
-    assert said[-1] == f"  0.0 %  {perfect}"
-    found = translator.align(*lines, [head])
+    assert message[1] == f"{100 * rates[head]:5.1f} %  {head}"
+    assert message[-1] == f"  0.0 %  {perfect}"
+    actual = translator.align(*lines, [head])
     of_test = alignment.read_gold(perfect, 20)
-    rate = alignment.error_rate([found[i][0] for i in range(20)], of_test)
-    assert said[-2] == f"{100 * rate:5.1f} %  {head}"
+    rate = alignment.error_rate([actual[i][0] for i in range(20)], of_test)
+    assert message[-2] == f"{100 * rate:5.1f} %  {head}"
 
     flags = ["--alignments", "--scores"]
-    output = translated(logdir, capsys, monkeypatch, lines[0], *flags)
+    output = run_translate(logdir, capsys, monkeypatch, lines[0], *flags)
     assert "--alignments" not in output.err
     best = [row[0] for row in translator.translate(lines[0])]
-    texts = [each.text for each in best]
+    texts = [translation.text for translation in best]
     pairs = translator.align(lines[0], texts, [head])
     assert output.out.splitlines() == [
-        f"{each.text} ||| {each.score:.4f} ||| {alignment.format_pairs(pairs[i][0])}"
-        for i, each in enumerate(best)
+        " ||| ".join([text, f"{score:.4f}", alignment.format_pairs(of_head)])
+        for (text, score, *_), [of_head] in zip(best, pairs)
     ]
 
 
@@ -162,25 +162,25 @@ def test_a_choice_that_is_none(trained, translator, tmp_path, content):
     checkpoint = manifests.find_checkpoint(trained)
     name = os.path.basename(checkpoint)
     (tmp_path / "alignment.json").write_text(content.replace("NAME", name))
-    found = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
-    assert found is None
+    actual = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
+    assert actual is None
     alignment.store_chosen_head(str(tmp_path), checkpoint, Head(0, 1, True), {"x": 1})
-    found = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
-    assert found == Head(0, 1, True)
-    kept = json.loads((tmp_path / "alignment.json").read_text())
-    assert kept[name]["x"] == 1
+    actual = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
+    assert actual == Head(0, 1, True)
+    stored = json.loads((tmp_path / "alignment.json").read_text())
+    assert stored[name]["x"] == 1
 
 
 def test_the_choices_for_other_checkpoints_are_kept(trained, tmp_path):
     first, second, gone = (str(tmp_path / f"best.ckpt-{step}") for step in (1, 2, 3))
-    for number, checkpoint in enumerate([gone, first, second]):
-        choice = Head(0, number, False)
+    for i, checkpoint in enumerate([gone, first, second]):
+        choice = Head(0, i, False)
         alignment.store_chosen_head(str(tmp_path), checkpoint, choice, {})
         corpora.write_lines(checkpoint + ".index", [])
         if checkpoint == gone:
             os.remove(checkpoint + ".index")
-    kept = json.loads((tmp_path / "alignment.json").read_text())
-    assert {name: each["head"] for name, each in kept.items()} == {
+    stored = json.loads((tmp_path / "alignment.json").read_text())
+    assert {name: fields["head"] for name, fields in stored.items()} == {
         "best.ckpt-1": 1,
         "best.ckpt-2": 2,
     }
@@ -214,8 +214,8 @@ def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, caps
     other = corpora.copy_folder(data, tmp_path / "data")
     flags = ["--logdir", logdir, "--data", other]
     short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
-    said = corpora.refusal(capsys, "align", *flags, "--compare", short)
-    assert "short.align: expected 20 lines, got 1" in said
+    output = corpora.refusal(capsys, "align", *flags, "--compare", short)
+    assert "short.align: expected 20 lines, got 1" in output
     os.remove(os.path.join(other, "test.align"))
     assert "test.align" in corpora.refusal(capsys, "align", *flags)
     shutil.rmtree(other)

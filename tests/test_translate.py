@@ -28,20 +28,20 @@ def run(trained, monkeypatch, capfdbinary):
     `warned` is what standard error must count: all of that, or (None) nothing.
     """
 
-    def run(given, *flags, warned=()):
-        stdin = io.TextIOWrapper(io.BytesIO(given))
+    def run(raw_input, *flags, warned=()):
+        stdin = io.TextIOWrapper(io.BytesIO(raw_input))
         monkeypatch.setattr(sys, "stdin", stdin)
         capfdbinary.readouterr()
         corpora.run_command("translate", "--logdir", trained, *flags)
         sys.stdout.flush()
         captured = capfdbinary.readouterr()
-        told = captured.err.decode("utf-8").splitlines()  # no prompt: nobody types
-        assert len(told) <= 1 and all("translate.py: " in line for line in told)
+        messages = captured.err.decode("utf-8").splitlines()  # no prompt: nobody types
+        assert len(messages) <= 1 and all("translate.py: " in line for line in messages)
         if warned:
-            program, lines, counts = told[0].split(": ")
-            assert lines == f"{len(list(io.BytesIO(given)))} lines"
+            program, lines, counts = messages[0].split(": ")
+            assert lines == f"{len(list(io.BytesIO(raw_input)))} lines"
             assert set(counts.split(", ")) == set(warned)
-        assert told == [] or warned is not None
+        assert messages == [] or warned is not None
         return captured.out
 
     return run
@@ -75,14 +75,14 @@ def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
 
 
 def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):
-    words = b" ".join(b"%d" % (number % 10) for number in range(10000))
-    given = b"1 2 3 4\n%s\n5 6 7 8\n"
+    words = b" ".join(b"%d" % (index % 10) for index in range(10000))
+    raw_input = b"1 2 3 4\n%s\n5 6 7 8\n"
     flags = ["--max_source_length", "30", "--search", "greedy"]
     vocabulary = load_vocabularies(trained).source
     start = vocabulary.decode(vocabulary.encode(words.decode())[:30]).encode()
     assert words.startswith(start)
-    assert run(given % words, *flags, warned=["1 cut at 30 pieces"]) == run(
-        given % start, *flags, warned=None
+    assert run(raw_input % words, *flags, warned=["1 cut at 30 pieces"]) == run(
+        raw_input % start, *flags, warned=None
     )
 
 
@@ -100,8 +100,8 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     corpora.forget_vocabulary(copy)
     vocabulary = load_vocabularies(copy).target
     assert "\x85" in vocabulary.pieces(range(vocabulary.size))
-    given = "".join(line + "\n" for line in lines[:50]).encode()
-    translations = run(given, "--logdir", copy).decode("utf-8").split("\n")
+    raw_input = "".join(line + "\n" for line in lines[:50]).encode()
+    translations = run(raw_input, "--logdir", copy).decode("utf-8").split("\n")
     assert len(translations) == 51
     assert not [text for text in translations if len(text.splitlines()) > 1]
     assert [text for text in translations if "  " in text]  # the piece was there
@@ -109,7 +109,7 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
 
 def test_a_stream_is_answered_line_by_line(run, trained, monkeypatch):
     """Each answer is read before the next line is written."""
-    wanted = run(b"1 2 3 4\n5 6 7 8\n").splitlines(True)
+    expected = run(b"1 2 3 4\n5 6 7 8\n").splitlines(True)
     reading, writing = os.pipe()
     answers, answering = os.pipe()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reading, "rb")))
@@ -117,7 +117,7 @@ def test_a_stream_is_answered_line_by_line(run, trained, monkeypatch):
     flags = ["translate", "--logdir", trained, "--stream"]
     thread = threading.Thread(target=corpora.run_command, args=flags, daemon=True)
     thread.start()
-    for line, answer in zip((b"1 2 3 4\n", b"5 6 7 8\n"), wanted):
+    for line, answer in zip((b"1 2 3 4\n", b"5 6 7 8\n"), expected):
         os.write(writing, line)
         assert select.select([answers], [], [], 60)[0]
         assert os.read(answers, 1000) == answer
@@ -128,15 +128,17 @@ def test_a_stream_is_answered_line_by_line(run, trained, monkeypatch):
 
 
 def test_n_best(run):
-    given = [b"1 2 3 4", b"5 6 7", b"", b"8 9"]
-    best = run(b"\n".join(given)).decode("utf-8").splitlines()
+    raw_input = [b"1 2 3 4", b"5 6 7", b"", b"8 9"]
+    best = run(b"\n".join(raw_input)).decode("utf-8").splitlines()
     rows = [
         line.split(" ||| ")
-        for line in run(b"\n".join(given), "--n_best", "3").decode("utf-8").splitlines()
+        for line in run(b"\n".join(raw_input), "--n_best", "3")
+        .decode("utf-8")
+        .splitlines()
     ]
-    assert [int(number) for number, _, _ in rows] == sorted(list(range(4)) * 3)
-    for number, text in enumerate(best):
-        of_line = [row for row in rows if int(row[0]) == number]
+    assert [int(index) for index, _, _ in rows] == sorted(list(range(4)) * 3)
+    for index, text in enumerate(best):
+        of_line = [row for row in rows if int(row[0]) == index]
         scores = [float(score) for _, _, score in of_line]
         assert of_line[0][1] == text
         assert scores == sorted(scores, reverse=True)
@@ -146,33 +148,33 @@ def test_n_best(run):
 
 @pytest.mark.slow
 def test_a_line_can_be_split_into_sentences(run):
-    one, other, third = run(b"1 2!\n3 4 5?\n6 7\n").splitlines()
-    found = run(b"1 2! 3 4 5?\n6 7\n 1 2! \n", "--split").splitlines()
-    assert found == [one + b" " + other, third, one]
+    first, other, third = run(b"1 2!\n3 4 5?\n6 7\n").splitlines()
+    actual = run(b"1 2! 3 4 5?\n6 7\n 1 2! \n", "--split").splitlines()
+    assert actual == [first + b" " + other, third, first]
     assert run(b" \n", "--split", warned=["1 empty (of the sentences)"]) == b"\n"
 
 
 def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):
-    given, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
+    raw_input, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
     path.write_text("7 7\n\n9\n")
-    found = run(given, "--prefix_file", str(path)).splitlines()
-    assert found[0].startswith(b"7 7")
-    assert found[1] == run(given).splitlines()[1] and found[2] == b""
+    actual = run(raw_input, "--prefix_file", str(path)).splitlines()
+    assert actual[0].startswith(b"7 7")
+    assert actual[1] == run(raw_input).splitlines()[1] and actual[2] == b""
     for other in ("1\n2\n", "1\n2\n3\n4\n"):
         path.write_text(other)
         with pytest.raises(SystemExit):
-            run(given, "--prefix_file", str(path))
+            run(raw_input, "--prefix_file", str(path))
         assert b"expected a line for each line" in capfdbinary.readouterr().err
 
 
 @pytest.fixture
 def terminal(monkeypatch):
     """terminal(bytes) puts what is typed into a terminal that is standard input."""
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs) as stdin:
+    user_end, terminal_end = pty.openpty()
+    with os.fdopen(terminal_end) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        yield lambda typed: os.write(ours, typed)
-    os.close(ours)
+        yield lambda typed: os.write(user_end, typed)
+    os.close(user_end)
 
 
 def test_at_a_terminal_each_line_is_prompted_and_answered(

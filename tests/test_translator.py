@@ -22,11 +22,11 @@ CLOSE = {"rtol": 0, "atol": 1e-4}
 
 
 @pytest.fixture(scope="module")
-def opened(trained):
-    """opened(n_best, setting=value, …) → a Translator of the trained model."""
+def make_translator(trained):
+    """make_translator(n_best, setting=value, …) → a Translator of the trained model."""
     translators = {}
 
-    def opened(n_best=1, **changes):
+    def make_translator(n_best=1, **changes):
         key = (n_best, *sorted(changes.items()))
         if key not in translators:
             hp = dataclasses.replace(hparams.load(trained), **changes)
@@ -34,34 +34,34 @@ def opened(trained):
             translators[key].restore()
         return translators[key]
 
-    yield opened
+    yield make_translator
     for translator in translators.values():
         translator.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")
-def by_beam(opened):
-    return opened(4)
+def beam_translator(make_translator):
+    return make_translator(4)
 
 
 @pytest.fixture(scope="module")
-def greedily(opened):
-    return opened(search="greedy")
+def greedy_translator(make_translator):
+    return make_translator(search="greedy")
 
 
 @pytest.fixture(scope="module")
-def translations(by_beam, lines):
-    return by_beam.translate(lines)
+def translations(beam_translator, lines):
+    return beam_translator.translate(lines)
 
 
-def assert_same(found, wanted):
+def assert_same(actual, expected):
     """The same texts, the same scores to 1e-4."""
-    assert [[each.text for each in row] for row in found] == [
-        [each.text for each in row] for row in wanted
+    assert [[translation.text for translation in row] for row in actual] == [
+        [translation.text for translation in row] for row in expected
     ]
     np.testing.assert_allclose(
-        [each.score for row in found for each in row],
-        [each.score for row in wanted for each in row],
+        [translation.score for row in actual for translation in row],
+        [translation.score for row in expected for translation in row],
         **CLOSE,
     )
 
@@ -72,59 +72,69 @@ def assert_same(found, wanted):
 def test_how_many_batches_are_translated_at_once_changes_nothing(
     trained, monkeypatch, lines, translations
 ):
-    monkeypatch.setattr(sessions, "cores", lambda: 3)
+    monkeypatch.setattr(sessions, "count_cores", lambda: 3)
     hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
     with Translator.for_settings(hp, trained, 4) as translator:
         translator.restore()
         assert_same(translator.translate(lines), translations)
 
 
-def test_the_other_lines_change_nothing(by_beam, lines, translations):
+def test_the_other_lines_change_nothing(beam_translator, lines, translations):
     others = ["7", " ".join("0123456789" * 4), "", "# unknown pieces"]
     mixed = [line for pair in zip(lines, others * 5) for line in pair]
-    assert_same(by_beam.translate(mixed)[::2], translations)
-    assert_same(by_beam.translate(lines[3:4]), translations[3:4])
+    assert_same(beam_translator.translate(mixed)[::2], translations)
+    assert_same(beam_translator.translate(lines[3:4]), translations[3:4])
 
 
-def test_lines_without_a_piece_have_an_empty_translation(by_beam, lines, translations):
+def test_lines_without_a_piece_have_an_empty_translation(
+    beam_translator, lines, translations
+):
     empty = [Translation("", 0.0)] * 4
-    found = by_beam.translate(["", lines[0], " \t ", "\u2028", lines[1], ""])
-    assert_same([found[1], found[4]], translations[:2])
-    assert [found[i] for i in (0, 2, 3, 5)] == [empty] * 4
+    actual = beam_translator.translate(["", lines[0], " \t ", "\u2028", lines[1], ""])
+    assert_same([actual[1], actual[4]], translations[:2])
+    assert [actual[i] for i in (0, 2, 3, 5)] == [empty] * 4
 
 
-def test_any_iterable_of_lines_and_a_surrogate_in_one(by_beam, lines, translations):
-    assert_same(by_beam.translate(line for line in lines), translations)
-    assert by_beam.translate(["\ud800"]) == by_beam.translate(["?"])
+def test_any_iterable_of_lines_and_a_surrogate_in_one(
+    beam_translator, lines, translations
+):
+    assert_same(beam_translator.translate(line for line in lines), translations)
+    assert beam_translator.translate(["\ud800"]) == beam_translator.translate(["?"])
     with pytest.raises(ValueError, match="prefix: expected a list, .* got '123'"):
-        by_beam.translate(lines[:3], prefix="123")
+        beam_translator.translate(lines[:3], prefix="123")
     for wrong in (b"1", None, 5, [1.5], [True, 5], ["1"], [[5], [5, 6]]):
         with pytest.raises(ValueError, match="prefix: expected a text or a list of"):
-            by_beam.translate(lines[:1], prefix=[wrong])
-    odd, plain = (by_beam.translate(lines[:1], prefix=[x]) for x in ("\ud800", "?"))
+            beam_translator.translate(lines[:1], prefix=[wrong])
+    odd, plain = (
+        beam_translator.translate(lines[:1], prefix=[x]) for x in ("\ud800", "?")
+    )
     assert odd == plain
 
 
-def test_no_lines_no_translations(by_beam):
-    assert by_beam.translate([]) == []
-    assert by_beam.translate(["", ""]) == [[Translation("", 0.0)] * 4] * 2
-    assert by_beam.score([], []) == []
+def test_no_lines_no_translations(beam_translator):
+    assert beam_translator.translate([]) == []
+    assert beam_translator.translate(["", ""]) == [[Translation("", 0.0)] * 4] * 2
+    assert beam_translator.score([], []) == []
 
 
 # --- Scores ---------------------------------------------------------------------------
 
 
-def test_the_score_of_a_translation_is_what_was_reported(by_beam, lines, translations):
+def test_the_score_of_a_translation_is_what_was_reported(
+    beam_translator, lines, translations
+):
     texts = [row[0].text for row in translations]
     np.testing.assert_allclose(
-        by_beam.score(lines, texts), [row[0].score for row in translations], **CLOSE
+        beam_translator.score(lines, texts),
+        [row[0].score for row in translations],
+        **CLOSE,
     )
 
 
-def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
+def test_the_length_penalty_divides_the_score(make_translator, beam_translator, lines):
     targets = ["7", "1 2 3 4 5 6 7", ""]
-    penalized = by_beam.score(lines[:3], targets)
-    plain = opened(length_penalty=0.0).score(lines[:3], targets)
+    penalized = beam_translator.score(lines[:3], targets)
+    plain = make_translator(length_penalty=0.0).score(lines[:3], targets)
     lengths = np.array([2, 8, 1])  # with the end; equation 14 of Wu et al. 2016
     np.testing.assert_allclose(
         np.array(penalized) * ((5 + lengths) / 6) ** 0.6, plain, rtol=1e-4
@@ -132,16 +142,16 @@ def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
 
 
 def test_no_model_is_refused():
-    with pytest.raises(ValueError, match="expected one or more log directories"):
+    with pytest.raises(ValueError, match="no log directory: expected one or more"):
         Translator([])
 
 
-def test_unequal_numbers_of_lines_cannot_be_scored(by_beam):
+def test_unequal_numbers_of_lines_cannot_be_scored(beam_translator):
     with pytest.raises(ValueError) as error:
-        by_beam.score(["1 2", "3"], ["2 1"])
+        beam_translator.score(["1 2", "3"], ["2 1"])
     with pytest.raises(ValueError, match="expected a list"):
-        by_beam.score("1 2", "2 1")
-    assert by_beam.score(["", " "], ["", "2 1"]) == [0.0, float("-inf")]
+        beam_translator.score("1 2", "2 1")
+    assert beam_translator.score(["", " "], ["", "2 1"]) == [0.0, float("-inf")]
     assert "expected 2 target lines, one for each source line, got 1" in str(
         error.value
     )
@@ -152,17 +162,17 @@ def test_unequal_numbers_of_lines_cannot_be_scored(by_beam):
 
 def test_n_best_are_different_and_come_best_first(translations):
     for row in translations:
-        scores = [each.score for each in row]
-        assert len({each.pieces for each in row}) == len(row) == 4
+        scores = [translation.score for translation in row]
+        assert len({translation.pieces for translation in row}) == len(row) == 4
         assert scores == sorted(scores, reverse=True)
 
 
-def test_samples_differ_and_have_scores_below_0(opened, lines):
-    sampler = opened(search="sample")
+def test_samples_differ_and_have_scores_below_0(make_translator, lines):
+    sampler = make_translator(search="sample")
     first, second = (sampler.translate(lines) for _ in range(2))
     assert first != second
-    for found in (first, second):
-        assert max(best.score for (best,) in found) < 0
+    for actual in (first, second):
+        assert max(best.score for (best,) in actual) < 0
 
 
 def test_the_seed_decides_the_samples(trained, lines):
@@ -173,19 +183,21 @@ def test_the_seed_decides_the_samples(trained, lines):
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_a_sample_depends_on_the_seed_and_the_number_of_its_line(opened, lines):
+def test_a_sample_depends_on_the_seed_and_the_number_of_its_line(
+    make_translator, lines
+):
     """Not on the batch: each line by itself is drawn as among all lines."""
-    sampler = opened(search="sample")
+    sampler = make_translator(search="sample")
     sampler.restore()
     together = sampler.translate(lines)
-    in_pairs = opened(search="sample", decode_batch_size=2)
+    in_pairs = make_translator(search="sample", decode_batch_size=2)
     assert_same(in_pairs.translate(lines), together)
     sampler.restore()  # begins again
     assert_same([sampler.translate([line])[0] for line in lines], together)
 
 
-def test_a_translation_has_at_most_the_extra_length(opened, lines):
-    short = opened(max_extra_length=0).translate(lines)
+def test_a_translation_has_at_most_the_extra_length(make_translator, lines):
+    short = make_translator(max_extra_length=0).translate(lines)
     for line, row in zip(lines, short):
         assert len(row[0].text.split()) <= len(line.split())
 
@@ -194,9 +206,9 @@ def test_a_translation_has_at_most_the_extra_length(opened, lines):
 
 
 def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
-    opened, trained, lines, translations
+    make_translator, trained, lines, translations
 ):
-    translator = opened(4)
+    translator = make_translator(4)
     best = manifests.find_checkpoint(trained, "best")
     assert translator.restore() == best
     steps = [s for s in manifests.list_steps(trained) if s != checkpoint_step(best)]
@@ -224,25 +236,27 @@ def test_the_end_of_the_with_statement_closes_the_session(trained, lines):
 # --- Three lines of Python ------------------------------------------------------------
 
 
-def test_a_log_directory_is_enough(opened, trained, lines):
+def test_a_log_directory_is_enough(make_translator, trained, lines):
     with Translator(trained) as translator:
-        assert_same(translator.translate(lines), opened().translate(lines))
+        assert_same(translator.translate(lines), make_translator().translate(lines))
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "best")]
     with Translator(trained, checkpoint="newest") as translator:
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "newest")]
 
 
-def test_settings_of_the_search_are_overruled_by_keyword(greedily, trained, lines):
+def test_settings_of_the_search_are_overruled_by_keyword(
+    greedy_translator, trained, lines
+):
     with Translator(trained, beam_size=1, length_penalty=0) as translator:
         assert translator.hp.length_penalty == 0.0
-        found = translator.translate(lines)
-    assert [row[0].text for row in found] == [
-        row[0].text for row in greedily.translate(lines)
+        actual = translator.translate(lines)
+    assert [row[0].text for row in actual] == [
+        row[0].text for row in greedy_translator.translate(lines)
     ]
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "name, value, message",
     [
         ("bem_size", 1, "unknown search setting bem_size; did you mean beam_"),
         ("d_model", 64, "unknown search setting d_model"),
@@ -250,10 +264,10 @@ def test_settings_of_the_search_are_overruled_by_keyword(greedily, trained, line
         ("beam_size", 0, "beam_size"),
     ],
 )
-def test_what_is_no_setting_of_the_search_is_refused(trained, name, value, said):
+def test_what_is_no_setting_of_the_search_is_refused(trained, name, value, message):
     with pytest.raises(ValueError) as error:
         Translator(trained, **{name: value})
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_settings_are_not_a_log_directory(trained):
@@ -262,38 +276,40 @@ def test_settings_are_not_a_log_directory(trained):
 
 
 @pytest.mark.parametrize("lines", ["Ein Hund.", ["Ein Hund.", 1], [["Ein Hund."]]])
-def test_what_is_no_list_of_strings_is_refused(greedily, lines):
+def test_what_is_no_list_of_strings_is_refused(greedy_translator, lines):
     with pytest.raises(ValueError, match="lines: expected a list of strings, got "):
-        greedily.translate(lines)
+        greedy_translator.translate(lines)
 
 
-def test_several_log_directories_translate_together(opened, trained, lines):
+def test_several_log_directories_translate_together(make_translator, trained, lines):
     """A model and itself: the mean of equal probabilities."""
     with Translator([trained, trained]) as translator:
-        assert_same(translator.translate(lines), opened().translate(lines))
+        assert_same(translator.translate(lines), make_translator().translate(lines))
 
 
-def test_a_translation_has_its_pieces_and_the_words_that_correspond(by_beam, lines):
-    translations = by_beam.translate([*lines, ""], alignments=True)
+def test_a_translation_has_its_pieces_and_the_words_that_correspond(
+    beam_translator, lines
+):
+    translations = beam_translator.translate([*lines, ""], alignments=True)
     assert translations.pop() == [Translation("", 0.0, (), ())] * 4
-    head = alignment.default_head(by_beam.hp.decoder_blocks)
+    head = alignment.default_head(beam_translator.hp.decoder_blocks)
     for place in range(4):
         texts = [row[place].text for row in translations]
-        wanted = by_beam.align(lines, texts, [head])
-        for number, row in enumerate(translations):
-            found = row[place]
-            assert "".join(found.pieces).replace("▁", " ").strip() == found.text
-            assert set(found.alignment) == wanted[number][0]
-            assert [target for _, target in found.alignment] == list(
-                range(len(found.text.split()))
+        expected = beam_translator.align(lines, texts, [head])
+        for i, row in enumerate(translations):
+            actual = row[place]
+            assert "".join(actual.pieces).replace("▁", " ").strip() == actual.text
+            assert set(actual.alignment) == expected[i][0]
+            assert [target for _, target in actual.alignment] == list(
+                range(len(actual.text.split()))
             )
 
 
-def test_threads_share_a_translator(by_beam, lines, translations):
+def test_threads_share_a_translator(beam_translator, lines, translations):
     parts = [lines[start::5] for start in range(5)]
     with concurrent.futures.ThreadPoolExecutor(5) as threads:
-        found = list(threads.map(by_beam.translate, parts))
-    for start, rows in enumerate(found):
+        actual = list(threads.map(beam_translator.translate, parts))
+    for start, rows in enumerate(actual):
         assert_same(rows, translations[start::5])
 
 
@@ -353,7 +369,7 @@ print(json.dumps([sorted(changed), found]))
 @pytest.mark.slow
 @pytest.mark.parametrize("eager", [True, False])
 def test_it_works_in_any_program_and_changes_nothing_there(
-    opened, greedily, trained, tmp_path, lines, eager
+    make_translator, greedy_translator, trained, tmp_path, lines, eager
 ):
     """The model was trained with --deterministic, which holds for a process."""
     logdir = shutil.copytree(trained, str(tmp_path / "logs"))
@@ -362,10 +378,10 @@ def test_it_works_in_any_program_and_changes_nothing_there(
     lines = lines[:5]
     done = corpora.run_python("-c", PROGRAM, eager, logdir, *lines)
     assert done.returncode == 0, done.stderr
-    changed, found = json.loads(done.stdout.splitlines()[-1])
+    changed, actual = json.loads(done.stdout.splitlines()[-1])
     assert changed == []
-    beam_found = opened().translate(lines)
-    wanted = [beam_found, greedily.translate(lines), beam_found, beam_found]
-    for rows, wanted_rows in zip(found, wanted):
-        made = [[Translation(*each[:2]) for each in row] for row in rows]
-        assert_same(made, wanted_rows)
+    by_beam = make_translator().translate(lines)
+    expected = [by_beam, greedy_translator.translate(lines), by_beam, by_beam]
+    for rows, expected_rows in zip(actual, expected):
+        answers = [[Translation(*fields[:2]) for fields in row] for row in rows]
+        assert_same(answers, expected_rows)

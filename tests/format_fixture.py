@@ -43,7 +43,7 @@ def make(folder):
     corpora.run_train(data, logs, *FLAGS)
     with Translator.for_settings(hparams.load(logs), logs) as translator:
         translator.restore()
-        found = [best for best, *_ in translator.translate(LINES)]
+        translations = [best for best, *_ in translator.translate(LINES)]
     os.remove(logs + "/lock")
     [events] = glob.glob(logs + "/events.*")
     os.rename(events, logs + "/events.out.tfevents.1.fixture")
@@ -52,7 +52,10 @@ def make(folder):
             text = file.read().replace(json.dumps(data), '"data"')
         with open(f"{logs}/{name}", "w", encoding="utf-8") as file:
             file.write(text)
-    return [{"text": each.text, "score": float(each.score)} for each in found]
+    return [
+        {"text": translation.text, "score": float(translation.score)}
+        for translation in translations
+    ]
 
 
 def pack(folder, path):
@@ -87,14 +90,16 @@ def main():
 
     tf.disable_eager_execution()
     name = __version__ if tf.__version__ >= "2" else __version__ + "-tensorflow1"
-    kept = os.path.join(WRITTEN_FOLDERS, name)
-    if os.path.exists(kept):
-        raise SystemExit(f"{kept}: expected no such folder, got one; it stays as it is")
-    os.mkdir(kept)
+    folder_of_version = os.path.join(WRITTEN_FOLDERS, name)
+    if os.path.exists(folder_of_version):
+        raise SystemExit(
+            f"{folder_of_version}: expected no such folder, got one; it stays as it is"
+        )
+    os.mkdir(folder_of_version)
     with tempfile.TemporaryDirectory() as folder:
         translations = make(folder)
-        pack(folder, os.path.join(kept, "folders.tar.xz"))
-    path = os.path.join(kept, "translations.json")
+        pack(folder, os.path.join(folder_of_version, "folders.tar.xz"))
+    path = os.path.join(folder_of_version, "translations.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(translations, file, indent=2)
         file.write("\n")

@@ -34,12 +34,16 @@ def average(logdir, out, last):
 def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
     average(logdir, tmp_path / "out", str(len(steps)))
     assert f"of steps {', '.join(map(str, steps))}\n" in capsys.readouterr().out
-    each = [corpora.read_variables(checkpoint_path(logdir, step)) for step in steps]
-    found = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 6))
-    assert found.keys() == each[0].keys()
-    assert found.pop("global_step") == 6
-    for name, array in found.items():
-        mean = sum(one[name].astype(np.float64) for one in each) / len(each)
+    checkpoints_read = [
+        corpora.read_variables(checkpoint_path(logdir, step)) for step in steps
+    ]
+    averages = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 6))
+    assert averages.keys() == checkpoints_read[0].keys()
+    assert averages.pop("global_step") == 6
+    for name, array in averages.items():
+        mean = sum(
+            arrays[name].astype(np.float64) for arrays in checkpoints_read
+        ) / len(checkpoints_read)
         np.testing.assert_array_equal(array, mean.astype(np.float32), name)
 
 
@@ -54,8 +58,8 @@ def test_runs_that_went_on_in_float16(digits, tmp_path):
     )
     average(logdir, tmp_path / "out", "2")
     last = corpora.read_variables(checkpoint_path(logdir, 4))
-    found = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 4))
-    assert found["loss_scale/scale"] == last["loss_scale/scale"]
+    averages = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 4))
+    assert averages["loss_scale/scale"] == last["loss_scale/scale"]
 
 
 def test_a_checkpoint_that_training_removes_meanwhile(
@@ -88,10 +92,10 @@ def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
 
 @pytest.mark.parametrize("last", ["0", "1", "4"])
 def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "average", "--logdir", logdir, "--out", tmp_path / "out", "--last", last
     )
-    assert "--last: expected 2 to 3" in said
+    assert "--last: expected 2 to 3" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -101,16 +105,16 @@ def test_a_single_checkpoint_has_no_average(logdir, tmp_path, capsys):
     for step in manifests.list_steps(alone)[:-1]:
         for path in alone.glob(f"model.ckpt-{step}.*"):
             path.unlink()
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "average", "--logdir", alone, "--out", tmp_path / "out"
     )
-    assert "expected two or more checkpoints to average, got 1; lower" in said
+    assert "expected two or more checkpoints to average, got 1; lower" in message
 
 
 def test_nothing_is_overwritten(logdir, tmp_path, capsys):
     before = corpora.read_tree(logdir)
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "average", "--logdir", logdir, "--out", logdir, "--last", "2"
     )
-    assert "expected a new folder" in said
+    assert "expected a new folder" in message
     assert corpora.read_tree(logdir) == before

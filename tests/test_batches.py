@@ -41,10 +41,10 @@ def write_split(folder, split, pairs, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("corpus")
-    write_split(made, "train", 500)
-    write_split(made, "dev", 40)
-    return str(made)
+    folder = tmp_path_factory.mktemp("corpus")
+    write_split(folder, "train", 500)
+    write_split(folder, "dev", 40)
+    return str(folder)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_the_vocabulary_says_how_sentences_end(tmp_path):
 
 
 def test_seeds_and_epochs_differ_in_batches_and_in_their_order(corpus):
-    plan, other = plan_of(corpus), plan_of(corpus, seed=2)
+    plan, other_plan = plan_of(corpus), plan_of(corpus, seed=2)
 
     def members(batches):
         return {frozenset(batch.tolist()) for batch in batches}
@@ -132,7 +132,7 @@ def test_seeds_and_epochs_differ_in_batches_and_in_their_order(corpus):
         return [corpus.target_lengths[batch].max() for batch in batches]
 
     first = epoch(plan, 0)
-    for different in (epoch(plan, 1), epoch(other, 0)):
+    for different in (epoch(plan, 1), epoch(other_plan, 0)):
         assert members(first) != members(different)
         assert widths(first) != widths(different)
         assert sorted(map(len, first)) == sorted(map(len, different))
@@ -197,11 +197,11 @@ def fetch(dataset, count):
     return batches
 
 
-def assert_same(batches, others):
-    assert len(batches) == len(others)
-    for batch, other in zip(batches, others):
-        for one, two in zip(batch, other):
-            np.testing.assert_array_equal(one, two)
+def assert_same(batches, expected):
+    assert len(batches) == len(expected)
+    for batch, expected_batch in zip(batches, expected):
+        for array, expected_array in zip(batch, expected_batch):
+            np.testing.assert_array_equal(array, expected_array)
 
 
 def test_a_run_is_the_plan_for_ever(corpus):
@@ -216,7 +216,7 @@ def test_an_evaluation_sees_each_pair_once_and_ends(folder):
     dev = Split(folder, "dev")
     batches = fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000)
     assert len(batches) == len(plan_of(dev))
-    seen = sorted(row[row > EOS].tolist() for one in batches for row in one.source)
+    seen = sorted(row[row > EOS].tolist() for batch in batches for row in batch.source)
     assert seen == sorted(dev.source(i).tolist() for i in range(len(dev)))
     assert_same(batches, fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000))
 
@@ -226,9 +226,9 @@ def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
     with tf.Graph().as_default():
         dataset = training_dataset(corpus, Shards(plan_of(corpus)), 0)
     options = dataset.options()
-    found = (
+    is_tuned = (
         options.autotune.enabled
         if hasattr(options, "autotune")
         else options.experimental_optimization.autotune
     )  # TensorFlow 1.15
-    assert found is False
+    assert is_tuned is False

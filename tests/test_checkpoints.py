@@ -41,8 +41,8 @@ def numbers_in(checkpoint):
 
 def step_found(logdir, which="best"):
     """(the step in the name, the step in the numbers) of what `find` finds."""
-    found = manifests.find_checkpoint(logdir, which)
-    return checkpoint_step(found), numbers_in(found)[0]
+    checkpoint = manifests.find_checkpoint(logdir, which)
+    return checkpoint_step(checkpoint), numbers_in(checkpoint)[0]
 
 
 def test_find_newest_a_step_and_the_best(write):
@@ -136,8 +136,8 @@ def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
     checkpoints.save_best(logdir, 7)
     settings.write_text('{"num_heads": 4, "seed": 2}')  # no part of its meaning
     for which in ("best", "newest"):
-        found = manifests.find_checkpoint(logdir, which)
-        assert manifests.read_description(found) == described
+        checkpoint = manifests.find_checkpoint(logdir, which)
+        assert manifests.read_description(checkpoint) == described
     settings.write_text('{"num_heads": 8}')
     with pytest.raises(ValueError, match="num_heads 8, .* was trained with 4"):
         manifests.find_checkpoint(logdir)
@@ -156,50 +156,50 @@ def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
 def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
     write, tmp_path, ending, damage
 ):
-    logdir, said = write(9, 100, 20), []
+    logdir, warnings = write(9, 100, 20), []
     damage(tmp_path / f"model.ckpt-100{ending}")
-    assert step_of_find(logdir, "newest", said) == 20
-    assert len(said) == 1 and f"model.ckpt-100{ending}" in said[0]
-    assert "model.ckpt-20 " in said[0]
+    assert step_of_find(logdir, "newest", warnings) == 20
+    assert len(warnings) == 1 and f"model.ckpt-100{ending}" in warnings[0]
+    assert "model.ckpt-20 " in warnings[0]
     with pytest.raises(ValueError, match=f"model.ckpt-100{ending}"):
         manifests.find_checkpoint(logdir, "100")
-    assert step_of_find(logdir, "9", said) == 9 and len(said) == 1
+    assert step_of_find(logdir, "9", warnings) == 9 and len(warnings) == 1
     write(100)  # as training does when it is there again
-    assert step_of_find(logdir, "newest", said) == 100 and len(said) == 1
+    assert step_of_find(logdir, "newest", warnings) == 100 and len(warnings) == 1
 
 
-def step_of_find(logdir, which, said):
+def step_of_find(logdir, which, warnings):
     """The step that `find` finds, also by its numbers; what it warns of is `said`."""
-    found = manifests.find_checkpoint(logdir, which, said.append)
-    assert checkpoint_step(found) == numbers_in(found)[0]
-    return checkpoint_step(found)
+    checkpoint = manifests.find_checkpoint(logdir, which, warnings.append)
+    assert checkpoint_step(checkpoint) == numbers_in(checkpoint)[0]
+    return checkpoint_step(checkpoint)
 
 
 def test_links_to_what_was_removed_are_damaged(write, tmp_path):
-    logdir, said = write(10, 20), []
+    logdir, warnings = write(10, 20), []
     for name in os.listdir(logdir):
         if name.startswith("model.ckpt-20"):
             os.remove(tmp_path / name)
             os.symlink(tmp_path / "gone" / name, tmp_path / name)
-    assert step_of_find(logdir, "newest", said) == 10
-    assert len(said) == 1 and "model.ckpt-20" in said[0]
+    assert step_of_find(logdir, "newest", warnings) == 10
+    assert len(warnings) == 1 and "model.ckpt-20" in warnings[0]
 
 
 def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
     write, tmp_path
 ):
-    logdir, said = write(10, 20, 30), []
+    logdir, warnings = write(10, 20, 30), []
     checkpoints.save_best(logdir, 20)
     flip(tmp_path / "best.ckpt-20.index", 3)
-    assert step_of_find(logdir, "best", said) == 30
-    assert len(said) == 1 and "best.ckpt-20.index" in said[0]
+    assert step_of_find(logdir, "best", warnings) == 30
+    assert len(warnings) == 1 and "best.ckpt-20.index" in warnings[0]
     checkpoints.save_best(logdir, 20)
     for step in (10, 20, 30):
         flip(tmp_path / f"model.ckpt-{step}.index", 3)
-    assert manifests.find_checkpoint(logdir, "newest", said.append).endswith(
+    assert manifests.find_checkpoint(logdir, "newest", warnings.append).endswith(
         "best.ckpt-20"
     )
-    assert len(said) == 3
+    assert len(warnings) == 3
 
 
 def test_the_best_is_the_newest_if_what_it_was_copied_from_is_gone(write, tmp_path):
@@ -240,7 +240,7 @@ class Life:
     ]
 
     def __init__(self, changes):
-        self.left = changes
+        self.remaining = changes
 
     def limit(self, patched):
         for place, name in self.PLACES:
@@ -248,9 +248,9 @@ class Life:
 
     def limited(self, function):
         def call(*args, **named):
-            if self.left <= 0:  # and nothing cleans up
+            if self.remaining <= 0:  # and nothing cleans up
                 raise Killed
-            self.left -= 1
+            self.remaining -= 1
             return function(*args, **named)
 
         return call
@@ -316,10 +316,10 @@ def test_the_first_checkpoint_killed_before_its_index_is_none(write, tmp_path):
 
 def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     logdir = write(10, 20, 30)
-    wanted = (tmp_path / LATEST).read_text()
+    content = (tmp_path / LATEST).read_text()
     (tmp_path / LATEST).write_text('model_checkpoint_path: "model.ckpt-1"')
     checkpoints.clean_up(logdir, 30, 3)
-    assert (tmp_path / LATEST).read_text() == wanted
+    assert (tmp_path / LATEST).read_text() == content
     checkpoints.clean_up(
         logdir, 20, 1
     )  # that of step 30 is broken: training goes on at 20

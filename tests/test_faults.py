@@ -72,8 +72,8 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, logdir, *corpora.HARD)
     assert stopped.value.code == 2
-    said = capsys.readouterr().err.splitlines()
-    assert f"{logdir}/model.ckpt-8 could not be written: " in said[-1]
+    lines = capsys.readouterr().err.splitlines()
+    assert f"{logdir}/model.ckpt-8 could not be written: " in lines[-1]
     assert os.listdir(str(tmp_path)) == ["moved"]
     assert manifests.list_steps(str(moved)) == [4]
     before_update({})
@@ -93,10 +93,10 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
         path.unlink()
     (logdir / SAVING).mkdir()
     corpora.run_train(digits, logdir, *corpora.HARD)
-    said = capsys.readouterr().err.splitlines()
-    for line, name in zip(said, ("model.ckpt-12.data", "model.ckpt-8.index")):
+    lines = capsys.readouterr().err.splitlines()
+    for line, name in zip(lines, ("model.ckpt-12.data", "model.ckpt-8.index")):
         assert name in line and "model.ckpt-4 " in line
-    assert "step 4 of 12" in said[2]
+    assert "step 4 of 12" in lines[2]
     assert not (logdir / SAVING).exists()
     corpora.assert_same_training(logdir, whole)
 
@@ -159,7 +159,7 @@ def test_without_room_training_stops_and_keeps_what_there_is(
     assert message.startswith("train.py: step 8: ")
     for words in ("model.ckpt-8 ", "File too large", "last checkpoint: 4;"):
         assert words in message
-    assert sorted(each for each in os.listdir(str(tmp_path)) if "ckpt" in each) == [
+    assert sorted(name for name in os.listdir(str(tmp_path)) if "ckpt" in name) == [
         f"{kind}.ckpt-4{ending}"
         for kind in ("best", "model")
         for ending in (".data-00000-of-00001", ".index", ".sha256")
@@ -174,8 +174,8 @@ def test_without_room_training_goes_on_where_it_is_told_to(
 ):
     before_update({5: lambda: limit_file_size(LITTLE), 9: limit_file_size})
     corpora.run_train(digits, tmp_path, *corpora.HARD, "--on_save_error", "continue")
-    said = capsys.readouterr().err.splitlines()
-    (line,) = [line for line in said if line.endswith("continuing")]
+    lines = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in lines if line.endswith("continuing")]
     assert line.startswith("step 8: ") and "last checkpoint: 4" in line
     assert manifests.list_steps(str(tmp_path)) == [4, 12]
     assert [row["step"] for row in read_dev_scores(str(tmp_path))] == [4, 12]

@@ -49,11 +49,11 @@ def test_what_fails_leaves_the_old_file_and_no_other(
 
 def test_what_is_in_the_way_of_a_file_is_named_by_its_path(tmp_path):
     (tmp_path / "folder").mkdir()
-    for path, said in (
+    for path, message in (
         ("none/file", "folder .*none is missing; create"),
         ("folder", "folder'$"),
     ):
-        with pytest.raises(OSError, match=said) as error:
+        with pytest.raises(OSError, match=message) as error:
             with files.replace_file(str(tmp_path / path)):
                 pass
         assert ".tmp" not in str(error.value).split(" -> ")[0]
@@ -62,8 +62,8 @@ def test_what_is_in_the_way_of_a_file_is_named_by_its_path(tmp_path):
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1])
 def test_the_checksum_is_that_of_the_content(tmp_path, size):
     (tmp_path / "file").write_bytes(b"x" * size)
-    wanted = hashlib.sha256(b"x" * size).hexdigest()
-    assert files.sha256_of(str(tmp_path / "file")) == wanted
+    expected = hashlib.sha256(b"x" * size).hexdigest()
+    assert files.sha256_of(str(tmp_path / "file")) == expected
 
 
 UNWRITABLE = """
@@ -109,8 +109,8 @@ def test_a_new_folder_appears_whole(tmp_path, before):
     out = tmp_path / "deeper" / "out" if before == "deeper" else tmp_path / "out"
     if before == "empty":
         out.mkdir()
-    with files.new_folder(str(out), "--out") as made:
-        corpora.write_lines(os.path.join(made, "file"), ["text"])
+    with files.new_folder(str(out), "--out") as folder:
+        corpora.write_lines(os.path.join(folder, "file"), ["text"])
         assert not out.exists() or os.listdir(str(out)) == []
     assert corpora.read_tree(out) == {"file": b"text\n"}
     assert os.listdir(str(out.parent)) == ["out"]
@@ -141,13 +141,13 @@ def test_a_folder_of_other_things_is_refused_and_one_of_ours_replaced(tmp_path):
 
 
 def test_what_killed_processes_left_is_swept_and_what_is_in_use_is_not(tmp_path):
-    left = tmp_path / (files.NAME_START + "left")
-    (left / "deeper").mkdir(parents=True)
+    remainder = tmp_path / (files.NAME_START + "left")
+    (remainder / "deeper").mkdir(parents=True)
     mine = tmp_path / "mine"
     mine.mkdir()
     os.symlink(str(mine), str(tmp_path / (files.NAME_START + "link")))
     with files.temporary_folder(str(tmp_path)) as first:
-        assert not left.exists() and mine.exists()
+        assert not remainder.exists() and mine.exists()
         with files.temporary_folder(str(tmp_path)) as second:
             assert os.path.isdir(first) and first != second
     assert not os.path.exists(first) and files.UNFINISHED == set()

@@ -23,7 +23,7 @@ VERSIONS = sorted(os.listdir(format_fixture.WRITTEN_FOLDERS))
 
 
 @pytest.fixture(params=VERSIONS)
-def kept(request, tmp_path):
+def recording(request, tmp_path):
     """(folder with data and logs, what the model translated then)."""
     return tmp_path, format_fixture.unpack(request.param, tmp_path)
 
@@ -35,20 +35,20 @@ def test_this_version_is_kept_and_small():
         assert sum(map(os.path.getsize, paths)) < 150000
 
 
-def test_it_translates_as_it_did(kept):
-    folder, recorded = kept
+def test_it_translates_as_it_did(recording):
+    folder, recorded = recording
     logs = str(folder / "logs")
     with Translator.for_settings(hparams.load(logs), logs) as translator:
         translator.restore()
-        found = [best for best, *_ in translator.translate(format_fixture.LINES)]
-    assert [each.text for each in found] == [each["text"] for each in recorded]
+        translations = [best for best, *_ in translator.translate(format_fixture.LINES)]
+    assert [each.text for each in translations] == [each["text"] for each in recorded]
     scores = [each["score"] for each in recorded]
-    np.testing.assert_allclose([each.score for each in found], scores, atol=1e-4)
+    np.testing.assert_allclose([each.score for each in translations], scores, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_training_goes_on_and_what_reads_it_does(kept, capsys):
-    folder, _ = kept
+def test_training_goes_on_and_what_reads_it_does(recording, capsys):
+    folder, _ = recording
     data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))
     last = manifests.list_steps(logs)[-1]
     corpora.run_command(
@@ -61,9 +61,9 @@ def test_training_goes_on_and_what_reads_it_does(kept, capsys):
     assert "BLEU = " in capsys.readouterr().out
 
 
-def test_it_is_exported(kept):
+def test_it_is_exported(recording):
     pytest.importorskip("ctranslate2")
-    folder, _ = kept
+    folder, _ = recording
     out = folder / "exported"
     flags = ["--format=ctranslate2", f"--logdir={folder / 'logs'}", f"--out={out}"]
     corpora.run_command("export", *flags)
@@ -76,8 +76,8 @@ def test_it_is_exported(kept):
 def edited(path, **changes):
     """Changes a file of JSON; None removes a name."""
     content = dict(json.loads(path.read_text()), **changes)
-    kept = {name: value for name, value in content.items() if value is not None}
-    path.write_text(json.dumps(kept))
+    recording = {name: value for name, value in content.items() if value is not None}
+    path.write_text(json.dumps(recording))
 
 
 @pytest.mark.parametrize("format", [files.FOLDER_FORMAT + 1, 0, "2", None, True, 2**70])
@@ -102,8 +102,8 @@ def test_each_folder_of_a_newer_format_is_refused(tmp_path, capsys):
         ("eval", []),
         ("average", [f"--out={tmp_path / 'mean'}"]),
     ):
-        said = corpora.refusal(capsys, name, f"--logdir={logs}", *flags)
-        assert said.endswith("that wrote it, '7.0.0', or a newer one")
+        message = corpora.refusal(capsys, name, f"--logdir={logs}", *flags)
+        assert message.endswith("that wrote it, '7.0.0', or a newer one")
     edited(tmp_path / "data" / "corpus.json", source_lang=None, **newer)
     with pytest.raises(
         ValueError, match="corpus.json: expected format 1, got 2.*7.0.0"

@@ -105,30 +105,30 @@ def segments(logdir):
 def test_each_segment_is_recorded_and_its_changes_are_told(tmp_path):
     assert segment(tmp_path, 0) == ""
     assert segment(tmp_path, 4) == ""
-    other = hparams.HParams(batch_tokens=9, seed=7, data="elsewhere")
-    assert segment(tmp_path, 8, other) == (
+    other_hp = hparams.HParams(batch_tokens=9, seed=7, data="elsewhere")
+    assert segment(tmp_path, 8, other_hp) == (
         "changed at step 8: batch_tokens 4096 -> 9, seed 1 -> 7"
     )
-    assert segment(tmp_path, 12, other) == ""
-    found = segments(tmp_path)
-    assert [row["step"] for row in found] == [0, 8]
-    assert found[1]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
-    assert set(found[0]["versions"]) == {"python", "tensorflow", "numpy"}
+    assert segment(tmp_path, 12, other_hp) == ""
+    rows = segments(tmp_path)
+    assert [row["step"] for row in rows] == [0, 8]
+    assert rows[1]["settings"]["batch_tokens"] == 9 and rows[0]["corpus"] == CORPUS
+    assert set(rows[0]["versions"]) == {"python", "tensorflow", "numpy"}
 
 
 def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
     """It may have been one with another corpus, killed before it saved."""
     segment(tmp_path, 0)
     for _ in range(3):
-        other = RunHistory(
+        history = RunHistory(
             str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"})
         )
         with pytest.raises(ValueError, match="dev.source.text differ") as refused:
-            other.refuse_other_corpus({}, accept=False)
+            history.refuse_other_corpus({}, accept=False)
         assert "--accept_changes" in advice_for(refused.value)
-        other.refuse_other_corpus({}, accept=True)
-        assert other.describe_changes() == "changed at step 4: another corpus"
-        other.write()
+        history.refuse_other_corpus({}, accept=True)
+        assert history.describe_changes() == "changed at step 4: another corpus"
+        history.write()
     assert segment(tmp_path, 4) == ""
     assert [row["step"] for row in segments(tmp_path)] == [0]
     assert segment(tmp_path, 0, hparams.HParams(seed=2)) == ""
@@ -136,9 +136,9 @@ def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
 
 def test_another_vocabulary_is_refused_even_if_changes_are_accepted(tmp_path):
     segment(tmp_path, 0, corpus=dict(CORPUS, **{"spm.model": "a"}))
-    other = RunHistory(str(tmp_path), 4, HP, dict(CORPUS, **{"spm.model": "b"}))
+    history = RunHistory(str(tmp_path), 4, HP, dict(CORPUS, **{"spm.model": "b"}))
     with pytest.raises(ValueError, match=f"the vocabulary of {tmp_path}") as refused:
-        other.refuse_other_corpus({}, accept=True)
+        history.refuse_other_corpus({}, accept=True)
     assert f"--vocab_from {tmp_path}" in advice_for(refused.value)
 
 
@@ -205,9 +205,9 @@ def test_tensorboard_drops_what_a_killed_process_wrote_too_much(tmp_path):
     Events(str(tmp_path), 2).write(10, {"loss": 0.5})
     (path,) = map(str, tmp_path.iterdir())
     started = [
-        each for each in tf.train.summary_iterator(path) if each.session_log.status
+        event for event in tf.train.summary_iterator(path) if event.session_log.status
     ]
-    assert [(each.step, each.session_log.status) for each in started] == [
+    assert [(event.step, event.session_log.status) for event in started] == [
         (3, tf.SessionLog.START)
     ]
 
@@ -254,7 +254,7 @@ def test_what_comes_after_the_start_is_forgotten(tmp_path):
     assert [scores.has(step) for step in (10, 20, 30)] == [True, True, False]
     assert scores.best()["step"] == 20
     scores.add(row(30, 1))
-    assert [each["bleu"] for each in read_dev_scores(str(tmp_path))] == [5, 6, 1]
+    assert [row["bleu"] for row in read_dev_scores(str(tmp_path))] == [5, 6, 1]
     path = str(tmp_path / DEV_SCORES)
     os.truncate(path, os.path.getsize(path) - 9)  # killed while it wrote the line
     assert not DevScores(str(tmp_path), 30).has(30)
@@ -318,24 +318,24 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     before = corpora.read_tree(logdir)
     capsys.readouterr()
     argv = ["--data", other, "--logdir", logdir, *corpora.TINY]
-    said = corpora.refusal(capsys, "train", *argv)
-    assert "dev." in said and "--accept_changes" in said
+    message = corpora.refusal(capsys, "train", *argv)
+    assert "dev." in message and "--accept_changes" in message
     assert corpora.read_tree(logdir) == before
     (logdir / "run.jsonl").rename(tmp_path / "run.jsonl")  # the checkpoint knows it
     assert "dev." in corpora.refusal(capsys, "train", *argv)
     (tmp_path / "run.jsonl").rename(logdir / "run.jsonl")
     more = ["--max_steps", "8", "--batch_tokens", "300", "--preset", "sample"]
     corpora.run_train(digits, logdir, *more)
-    said = capsys.readouterr().err.splitlines()
-    (preset,) = [line for line in said if "--preset sample" in line]
+    lines = capsys.readouterr().err.splitlines()
+    (preset,) = [line for line in lines if "--preset sample" in line]
     assert "warmup_steps 4000 (preset: 200)" in preset and "max_steps" not in preset
-    (changed,) = [line for line in said if "changed at step 4" in line]
+    (changed,) = [line for line in lines if "changed at step 4" in line]
     assert "max_steps 4 -> 8" in changed and "batch_tokens 200 -> 300" in changed
 
     flags = ["--max_steps", "8", "--batch-tokens=300", "--accept-changes"]
     corpora.run_train(other, logdir, *flags)
-    said = capsys.readouterr().err
-    assert "another corpus" in said
+    message = capsys.readouterr().err
+    assert "another corpus" in message
     rows = read_dev_scores(str(logdir))
     assert [row["step"] for row in rows] == [4, 8, 8]
     assert len({row["dev"] for row in rows}) == 2

@@ -35,7 +35,7 @@ def test_defaults_lose_to_preset_to_logdir_to_command_line(
     hp = hparams.resolve(
         {"max_steps": 333} if given else {}, "sample" if preset else None, logdir
     )
-    wanted = (
+    expected = (
         333
         if given
         else 222
@@ -44,7 +44,7 @@ def test_defaults_lose_to_preset_to_logdir_to_command_line(
         if preset
         else hparams.HParams().max_steps
     )
-    assert hp.max_steps == wanted
+    assert hp.max_steps == expected
     # A log directory fixes its model, also where its file is silent.
     sample = preset and not saved
     assert hp.d_ff == (hparams.PRESETS["sample"]["d_ff"] if sample else 2048)
@@ -201,13 +201,13 @@ def test_presets_hold_differences_only_and_work(name):
 
 
 @pytest.mark.parametrize(
-    "name, wanted",
+    "name, expected",
     [
         ("base", (6, 512, 2048, 8, 0.1, 0.1, 100000)),
         ("big", (6, 1024, 4096, 16, 0.3, 0.1, 300000)),
     ],
 )
-def test_base_and_big_are_those_of_table_3(name, wanted):
+def test_base_and_big_are_those_of_table_3(name, expected):
     hp = hparams.resolve({}, name)
     assert (
         hp.num_blocks,
@@ -217,7 +217,7 @@ def test_base_and_big_are_those_of_table_3(name, wanted):
         hp.dropout_rate,
         hp.label_smoothing,
         hp.max_steps,
-    ) == wanted
+    ) == expected
     # Sections 5.1, 5.3 and 6.1.
     assert (hp.batch_tokens, hp.accumulate, hp.warmup_steps) == (25000, 1, 4000)
     assert (hp.beam_size, hp.length_penalty, hp.max_extra_length) == (4, 0.6, 50)

@@ -38,8 +38,10 @@ def weights(logdir, which="newest"):
         arrays = checkpoints.read_variables(manifests.find_checkpoint(logdir, which))
     step = arrays.pop("global_step")
     adam = ("Adam", "beta1_power", "beta2_power")
-    kept = {name: x for name, x in arrays.items() if not any(a in name for a in adam)}
-    return kept, step
+    trained = {
+        name: x for name, x in arrays.items() if not any(a in name for a in adam)
+    }
+    return trained, step
 
 
 def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
@@ -48,10 +50,10 @@ def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
     flags = ["--data", others, "--logdir", logdir, "--init_from", trained, *STILL]
     corpora.run_command("train", *flags, "--max_steps", "1")
     expected, _ = weights(trained, "best")
-    found, step = weights(logdir)
+    arrays, step = weights(logdir)
     assert step == 1
-    assert sorted(found) == sorted(expected) and len(found) > 20
-    for name, array in found.items():
+    assert sorted(arrays) == sorted(expected) and len(arrays) > 20
+    for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
     saved = hparams.load(logdir)
     assert model_settings(saved) == model_settings(hparams.load(trained))
@@ -78,8 +80,8 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     shutil.move(away, parent)
     corpora.run_command("train", *flags)
     expected, _ = weights(parent, "best")
-    found, _ = weights(logdir)
-    for name, array in found.items():
+    arrays, _ = weights(logdir)
+    for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
     capsys.readouterr()
     corpora.run_command("train", *flags, "--init_from", logdir)
@@ -91,7 +93,7 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     )
     assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of
     strange = dataclasses.replace(hparams.load(logdir), data="/x/digits; rm y")
-    assert "train --data 'data/digits; rm y' " in card._settings(
+    assert "train --data 'data/digits; rm y' " in card._describe_training(
         strange, logdir, run.read_run(logdir)
     )
 
@@ -101,22 +103,26 @@ def test_another_architecture_or_vocabulary_is_refused(
 ):
     logdir = tmp_path / "logs"
     flags = ["--logdir", logdir, "--init_from", trained]
-    said = corpora.refusal(
+    message = corpora.refusal(
         capsys, "train", "--data", others, "--num_blocks", "5", *flags
     )
-    assert "num_blocks is fixed by" in said and "choose another --init_from" in said
-    said = corpora.refusal(capsys, "train", "--data", others, "--preset", "big", *flags)
-    assert "is fixed by" in said
+    assert (
+        "num_blocks is fixed by" in message and "choose another --init_from" in message
+    )
+    message = corpora.refusal(
+        capsys, "train", "--data", others, "--preset", "big", *flags
+    )
+    assert "is fixed by" in message
     splits = corpora.reversed_symbols({"train": 200, "dev": 10}, symbols="abcdefghij")
     letters = corpora.prepare_corpus(tmp_path / "letters", splits)
-    said = corpora.refusal(capsys, "train", "--data", letters, *flags)
-    assert f"prepare the corpus with --vocab_from {trained}" in said
+    message = corpora.refusal(capsys, "train", "--data", letters, *flags)
+    assert f"prepare the corpus with --vocab_from {trained}" in message
     assert not os.path.exists(str(logdir))
     # Also if an earlier process was killed before its first checkpoint.
     hp = dataclasses.replace(hparams.load(trained), num_heads=1)
     hparams.save(hp, str(logdir))
-    said = corpora.refusal(capsys, "train", "--data", others, *flags)
-    assert f"num_heads is fixed by {trained}" in said
+    message = corpora.refusal(capsys, "train", "--data", others, *flags)
+    assert f"num_heads is fixed by {trained}" in message
     hparams.save(hparams.load(trained), str(logdir))
-    said = corpora.refusal(capsys, "train", "--data", letters, *flags)
-    assert f"--vocab_from {trained}" in said
+    message = corpora.refusal(capsys, "train", "--data", letters, *flags)
+    assert f"--vocab_from {trained}" in message

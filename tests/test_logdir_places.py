@@ -48,12 +48,12 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
     checkpoints.save(session, saver, logdir, 4, keep=1)
     checkpoints.save_best(logdir, 4)
     session.run(variable.assign([0, 0, 0]))
-    found = manifests.find_checkpoint(logdir)
-    checkpoints.restore(session, saver, found)
+    checkpoint = manifests.find_checkpoint(logdir)
+    checkpoints.restore(session, saver, checkpoint)
     assert session.run(variable).tolist() == [1, 2, 3]
-    assert checkpoints.read_shapes(found) == {"x": [3]}
-    assert checkpoints.read_variables(found)["x"].tolist() == [1, 2, 3]
-    assert convert.read(found)["x"].tolist() == [1, 2, 3]
+    assert checkpoints.read_shapes(checkpoint) == {"x": [3]}
+    assert checkpoints.read_variables(checkpoint)["x"].tolist() == [1, 2, 3]
+    assert convert.read(checkpoint)["x"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["model[1].ckpt", "best*.ckpt"])
@@ -95,11 +95,11 @@ def removed(trained, tmp_path):
     shutil.copytree(trained, logdir)
 
     def removed(times):
-        left = [times]
+        remaining = [times]
 
         def remove(checkpoint):
-            if left[0]:
-                left[0] -= 1
+            if remaining[0]:
+                remaining[0] -= 1
                 step = checkpoint_step(checkpoint)
                 later = checkpoint_path(logdir, step + 40)
                 for path in [
@@ -130,7 +130,7 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     removed, monkeypatch, times, when
 ):
     logdir, remove = removed(times)
-    said = []
+    warnings = []
     module, name = {
         "read": (checkpoints, "restore"),
         "verified": (manifests, "find_fault"),
@@ -142,11 +142,11 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
         return original(*args)
 
     hp = hparams.load(logdir)
-    with Translator.for_settings(hp, logdir, warn=said.append) as translator:
+    with Translator.for_settings(hp, logdir, warn=warnings.append) as translator:
         monkeypatch.setattr(module, name, later)
-        found = translator.find_and_restore("newest")
-    assert checkpoint_step(found) == 240 + 40 * times
-    assert said == []
+        checkpoint = translator.find_and_restore("newest")
+    assert checkpoint_step(checkpoint) == 240 + 40 * times
+    assert warnings == []
 
 
 # --- Another model --------------------------------------------------------------------
@@ -169,8 +169,10 @@ def change(logdir, **settings):
 @pytest.mark.parametrize("name", ["translate", "eval", "doctor"])
 def test_no_command_translates_with_settings_of_another_model(logdir, capsys, name):
     change(logdir, d_model=64)
-    said = corpora.refusal(capsys, name, "--logdir", logdir)
-    assert "best.ckpt-" in said and "expected" in said and "hparams.json" in said
+    message = corpora.refusal(capsys, name, "--logdir", logdir)
+    assert (
+        "best.ckpt-" in message and "expected" in message and "hparams.json" in message
+    )
 
 
 def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
@@ -179,8 +181,8 @@ def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
     corpora.run_command("prepare", "--out", folder, "--vocab-size", "35")
     shutil.copy(os.path.join(folder, "spm.model"), logdir)
     capsys.readouterr()
-    said = corpora.refusal(capsys, "translate", "--logdir", logdir)
-    assert "35" in said and "25" in said and "vocabulary" in said
+    message = corpora.refusal(capsys, "translate", "--logdir", logdir)
+    assert "35" in message and "25" in message and "vocabulary" in message
 
 
 # --- Weights that are no numbers ------------------------------------------------------
@@ -232,8 +234,8 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
                 lambda lines: translator.score(lines, lines),
             ):
                 try:
-                    found = work(LINES)
-                    assert len(found) == len(LINES) and [] not in found
+                    translations = work(LINES)
+                    assert len(translations) == len(LINES) and [] not in translations
                     assert kind == "one piece"
                 except FloatingPointError as error:
                     assert "model.ckpt-240" in str(error) and "\n" not in str(error)

@@ -126,9 +126,13 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
 
     def test(line, session):
         checkpoints.restore(session, checkpoints.make_saver(), path)
-        found = session.run(line.variables)
-        assert (found["w"], found["global_step"], found[GOOD]) == (7, 5, 0)
-        assert found[SCALE] == training.FIRST_SCALE
+        values_found = session.run(line.variables)
+        assert (values_found["w"], values_found["global_step"], values_found[GOOD]) == (
+            7,
+            5,
+            0,
+        )
+        assert values_found[SCALE] == training.FIRST_SCALE
 
     Line.run(test)
 
@@ -146,12 +150,12 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
         for steps in ends:
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
             corpora.run_command("train", *places, *arguments, "--max_steps", steps)
-    one, two = (
+    whole, resumed = (
         checkpoints.read_variables(checkpoint_path(str(tmp_path / name), 12))
         for name in ("whole", "resumed")
     )
-    for variable in one:
-        np.testing.assert_array_equal(one[variable], two[variable], variable)
-    assert one["global_step"] == 12 and 0 < one[SKIPPED] < 12
-    said = capsys.readouterr().err
-    assert re.search(rf"step 12/12 .* loss scale \d+.*, {one[SKIPPED]} skipped", said)
+    for variable in whole:
+        np.testing.assert_array_equal(whole[variable], resumed[variable], variable)
+    assert whole["global_step"] == 12 and 0 < whole[SKIPPED] < 12
+    log = capsys.readouterr().err
+    assert re.search(rf"step 12/12 .* loss scale \d+.*, {whole[SKIPPED]} skipped", log)

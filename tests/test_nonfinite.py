@@ -101,7 +101,7 @@ def test_the_gradients_of_the_bad_part_of_an_update_are_named(
 def overflowing(number, make_update):
     """make_update with a loss that overflows in one batch of a training."""
 
-    def made(loss, *others):
+    def make_overflowing_update(loss, *args):
         [here] = [
             op.outputs[0]
             for op in tf.get_default_graph().get_operations()
@@ -109,9 +109,9 @@ def overflowing(number, make_update):
         ]
         with tf.name_scope("broken"):
             grown = tf.exp(tf.where_v2(tf.equal(here, number), 100.0, 0.0))
-        return make_update(loss._replace(sum=loss.sum * grown), *others)
+        return make_update(loss._replace(sum=loss.sum * grown), *args)
 
-    return made
+    return make_overflowing_update
 
 
 def test_a_bad_update_changes_nothing(digits):

@@ -25,18 +25,20 @@ SIZES = dict(source_vocab_size=90, target_vocab_size=90, num_heads=4, num_blocks
 
 def test_the_parts_of_the_forecast():
     hp = hparams.HParams(**SIZES, batch_tokens=100)
-    found = estimate_footprint(hp, 1000, 50, 10)
-    assert estimate_footprint(hp, 2000, 50, 10) - found == PARAMETER_COPIES * 4000
+    footprint = estimate_footprint(hp, 1000, 50, 10)
+    assert estimate_footprint(hp, 2000, 50, 10) - footprint == PARAMETER_COPIES * 4000
     summed = estimate_footprint(dataclasses.replace(hp, accumulate=2), 1000, 50, 10)
-    assert summed - found == 4000  # the sums of the gradients
+    assert summed - footprint == 4000  # the sums of the gradients
     activations = [
         estimate_footprint(dataclasses.replace(hp, batch_tokens=tokens), 1000, 50, 10)
-        - found
+        - footprint
         for tokens in (200, 300, 1000)
     ]
-    assert found - estimate_footprint(hp, 1000, 50, 10, 2) == activations[0] / 2
+    assert footprint - estimate_footprint(hp, 1000, 50, 10, 2) == activations[0] / 2
     ordered = dataclasses.replace(hp, deterministic=True)  # adds up the gradients
-    of_shards = [estimate_footprint(each, 1000, 50, 10, 2) for each in (ordered, hp)]
+    of_shards = [
+        estimate_footprint(settings, 1000, 50, 10, 2) for settings in (ordered, hp)
+    ]
     assert of_shards[0] - of_shards[1] == 4000
     assert activations[1] == 2 * activations[0]
     assert activations[2] == 4 * activations[0]  # no batch is larger than the corpus

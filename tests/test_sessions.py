@@ -29,16 +29,16 @@ def test_a_process_takes_what_it_needs_of_a_gpu(monkeypatch, chosen, found):
 @pytest.mark.parametrize("runs", [1, 3])
 def test_runs_at_once_come_in_their_order(runs):
     with tf.Graph().as_default() as graph:
-        given = tf.placeholder(tf.int32, [])
-        counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
+        limit = tf.placeholder(tf.int32, [])
+        counted = tf.while_loop(lambda i: i < limit, lambda i: i + 1, [0])
         with make_session(graph, concurrent_runs=runs) as session:
-            found = run_concurrently(
+            counts = run_concurrently(
                 session,
                 counted,
-                [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
+                [{limit: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
                 ThreadPools(runs),
             )
-            assert list(found) == [3000, 2, 1000, 0, 5, 7]
+            assert list(counts) == [3000, 2, 1000, 0, 5, 7]
 
 
 def test_runs_at_once_wait_for_each_other():
@@ -62,12 +62,12 @@ def test_runs_at_once_wait_for_each_other():
 
 def test_callers_in_several_threads_get_different_pools():
     taken = []
-    both = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=60)
 
     class Session:
         def run(self, fetches, feed, options):
             taken.append(options.inter_op_thread_pool)
-            both.wait()
+            barrier.wait()
 
     pools = ThreadPools(2)
     for _ in range(3):
@@ -84,14 +84,14 @@ def test_callers_in_several_threads_get_different_pools():
 
 def test_what_is_wrong_with_a_run_is_said():
     with tf.Graph().as_default() as graph:
-        given = tf.placeholder(tf.int32, [])
+        step = tf.placeholder(tf.int32, [])
         with make_session(graph, concurrent_runs=2) as session:
             with pytest.raises(tf.errors.InvalidArgumentError):
                 list(
                     run_concurrently(
                         session,
-                        tf.range(0, 1, given),
-                        [{given: 1}, {given: 0}, {given: 1}],
+                        tf.range(0, 1, step),
+                        [{step: 1}, {step: 0}, {step: 1}],
                         ThreadPools(2),
                     )
                 )

@@ -71,11 +71,11 @@ def test_the_shards_of_a_batch_are_its_pairs_in_their_order(plan, count):
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8, 11])
 def test_they_do_not_depend_on_the_number_of_workers(plan, workers):
-    found, wanted = dealt(plan, 8, workers, 5), dealt(plan, 8, 1, 5)
-    for number in set(found) - set(wanted):
-        assert found.pop(number) == []  # a worker that has nothing to do
-    assert found == wanted
-    assert list(found) == sorted(wanted, key=lambda n: (n % SHARD_STRIDE, n))
+    shards, expected = dealt(plan, 8, workers, 5), dealt(plan, 8, 1, 5)
+    for number in set(shards) - set(expected):
+        assert shards.pop(number) == []  # a worker that has nothing to do
+    assert shards == expected
+    assert list(shards) == sorted(expected, key=lambda n: (n % SHARD_STRIDE, n))
 
 
 def test_how_many_there_are():
@@ -113,9 +113,9 @@ def test_the_dataset_has_the_shards_from_a_batch_on(graph, plan):
         session.run(take_next)
         for number in range(4 * 3, 8 * 3):
             assert session.run(one_more, {batch.number: 77}) == 78
-            found, _ = session.run([batch, take_next])
-            for array, wanted in zip(found, shards.shard(Pairs(), number)):
-                np.testing.assert_array_equal(array, wanted)
+            arrays, _ = session.run([batch, take_next])
+            for array, expected in zip(arrays, shards.shard(Pairs(), number)):
+                np.testing.assert_array_equal(array, expected)
 
 
 # --- Updates of a model ---------------------------------------------------------------
@@ -174,11 +174,11 @@ def test_a_batch_in_shards_is_the_batch(hp, changes):
     """
     hp = dataclasses.replace(hp, **changes)
     whole, values = updated(hp)
-    cut, others = updated(dataclasses.replace(hp, shards=3))
-    for one, other in zip(whole, cut):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    cut, values_of_shards = updated(dataclasses.replace(hp, shards=3))
+    for metrics, metrics_of_shards in zip(whole, cut):
+        np.testing.assert_allclose(metrics, metrics_of_shards, rtol=1e-5)
     for name, array in values.items():
-        np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(values_of_shards[name], array, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch_tokens", [60, 10])
@@ -192,12 +192,14 @@ def test_a_batch_in_micro_batches_is_the_batch(hp, monkeypatch, batch_tokens):
     whole, values = updated(hp)
     updated.cache_clear()
     monkeypatch.setattr("transformer.trainer.MICRO_BATCHES", 3)
-    cut, others = updated(hp)
+    cut, values_of_micro_batches = updated(hp)
     updated.cache_clear()
-    for one, other in zip(whole, cut):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    for metrics, metrics_of_micro_batches in zip(whole, cut):
+        np.testing.assert_allclose(metrics, metrics_of_micro_batches, rtol=1e-5)
     for name, array in values.items():
-        np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(
+            values_of_micro_batches[name], array, rtol=1e-3, atol=1e-5
+        )
 
 
 def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
@@ -210,7 +212,7 @@ def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
         return training_loss(model, batch, hp, seed)
 
     monkeypatch.setattr("transformer.training.training_loss", loss_with)
-    found = set()
+    seen = set()
     with tf.Graph().as_default():
         hp = dataclasses.replace(hp, deterministic=False)
         graph = TrainingGraph(hp, TrainingData(hp), 0)
@@ -218,5 +220,5 @@ def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
             graph.open(session, Start(0))
             for _ in range(3):
                 values, _ = session.run([seeds, graph.update.apply])
-                found |= {tuple(seed) for seed in values}
-    assert len(found) == 3 * 2
+                seen |= {tuple(seed) for seed in values}
+    assert len(seen) == 3 * 2

@@ -77,8 +77,8 @@ def test_a_signal_ends_a_command_in_one_line_wherever_it_is(start, tmp_path, kin
     assert command.stdout.readline() == b"ready\n"
     assert len(os.listdir(str(tmp_path))) == (kind == "folder")
     command.send_signal(signal.SIGTERM)
-    output, said = command.communicate(timeout=30)
-    assert said.decode() == "x.py: stopped by SIGTERM; run it again\n"
+    output, message = command.communicate(timeout=30)
+    assert message.decode() == "x.py: stopped by SIGTERM; run it again\n"
     assert (command.returncode, output) == (128 + signal.SIGTERM, b"")
     assert os.listdir(str(tmp_path)) == []
 
@@ -103,13 +103,13 @@ def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
             open(os.path.join(folder, "file"), "w").close()
             os.kill(os.getpid(), number)
 
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(signum) for signum in SIGNALS]
     with pytest.raises(Ended, match=str(128 + number)):
         cli.main(cli.make_parser("x.py", "Writes."), work, [], "run it again")
     what = NAMES.get(number, f"stopped by {signal.Signals(number).name}")
     assert capfd.readouterr().err == f"x.py: {what}; run it again\n"
     assert os.listdir(str(tmp_path)) == []
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(signum) for signum in SIGNALS] == before
 
 
 ENDS = """
@@ -148,7 +148,7 @@ def test_a_signal_that_nohup_ignores_stays_ignored():
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_waits_and_handlers_come_back(number):
-    before = {each: signal.getsignal(each) for each in SIGNALS}
+    before = {signum: signal.getsignal(signum) for signum in SIGNALS}
     with StopSignals() as signals:
         assert signals.received is None
         os.kill(os.getpid(), number)
@@ -156,9 +156,9 @@ def test_a_signal_waits_and_handlers_come_back(number):
         with pytest.raises(Stopped) as stopped, signals.at_once():
             raise AssertionError("nothing is begun once a signal came")
     assert stopped.value.status == 128 + number
-    said = NAMES.get(number, signal.Signals(number).name)
-    assert said in str(stopped.value)
-    assert before == {each: signal.getsignal(each) for each in SIGNALS}
+    message = NAMES.get(number, signal.Signals(number).name)
+    assert message in str(stopped.value)
+    assert before == {signum: signal.getsignal(signum) for signum in SIGNALS}
 
 
 @pytest.mark.parametrize("number", SIGNALS)

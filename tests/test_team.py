@@ -101,15 +101,15 @@ def test_a_malformed_tf_config_is_refused_before_tensorflow_starts(
 @pytest.mark.skipif(tf.__version__ >= "2", reason="TensorFlow 2 can")
 def test_tensorflow_1_refuses_several_workers(digits, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
-    said = refused(digits, tmp_path, capsys)
-    assert "expected TensorFlow 2 for more than one worker, got 2 workers" in said
+    message = refused(digits, tmp_path, capsys)
+    assert "expected TensorFlow 2 for more than one worker, got 2 workers" in message
 
 
 @needs_tf2
 def test_more_workers_than_shards_are_refused(digits, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
-    said = refused(digits, tmp_path, capsys, "--shards=1", "--deterministic")
-    assert "shards: expected 2 or more, one for each worker, got 1" in said
+    message = refused(digits, tmp_path, capsys, "--shards=1", "--deterministic")
+    assert "shards: expected 2 or more, one for each worker, got 1" in message
 
 
 # --- Connections ----------------------------------------------------------------------
@@ -123,33 +123,33 @@ class Threads:
     def __init__(self, count, monkeypatch):
         ports = launch.find_free_ports(count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
-        self.said = []
-        self.left = []
+        self.messages = []
+        self.statuses = []
         monkeypatch.setattr(workers, "GRACE", 0.3)
         monkeypatch.setattr(workers, "HEARTBEAT", 0.1)
         monkeypatch.setattr(workers, "RETRY", 0.05)
         monkeypatch.setattr(workers, "TIMEOUT", 1.0)
 
-    def team(self, index, **others):
+    def team(self, index, **changes):
         cluster = Cluster(self.addresses, index)
-        team = Team(cluster, {**SAME, **others}, self.said.append, (KeyError,))
-        team.leave = self.left.append
+        team = Team(cluster, {**SAME, **changes}, self.messages.append, (KeyError,))
+        team.leave = self.statuses.append
         return team
 
-    def run(self, index, work, **others):
+    def run(self, index, work, **changes):
         """Start a worker; return a function that waits for its result or error."""
-        found = []
+        results = []
 
         def run():
             try:
-                with self.team(index, **others) as team:
-                    found.append(work(team))
+                with self.team(index, **changes) as team:
+                    results.append(work(team))
             except BaseException as error:
-                found.append(error)
+                results.append(error)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        return lambda: (thread.join(20), found[0])[1]
+        return lambda: (thread.join(20), results[0])[1]
 
     def client(self):
         """A connection to the chief of a process that is no worker."""
@@ -240,12 +240,12 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
     here = threads(2)
     monkeypatch.setattr(workers, "REPORT", 0.2)
     other = here.run(1, joins)
-    corpora.wait_until(lambda: here.said)
+    corpora.wait_until(lambda: here.messages)
     _, port = Cluster(here.addresses, 0).chief_address()
     assert re.fullmatch(
         rf"waiting for worker 0 at \S+, the chief \(its port {port}: Connection "
         r"refused\), \d+ s so far",
-        here.said[0],
+        here.messages[0],
     )
     here.run(0, lambda team: team.meet())(), other()
 
@@ -283,9 +283,9 @@ def test_a_main_thread_that_hangs_is_ended(threads):
         raise Ended("stopped", 75)
 
     here.run(0, lead)()
-    corpora.wait_until(lambda: here.left)
-    assert here.left == [75]
-    assert here.said == [f"stopped; {workers.RESTART}"]
+    corpora.wait_until(lambda: here.statuses)
+    assert here.statuses == [75]
+    assert here.messages == [f"stopped; {workers.RESTART}"]
     stuck.set()
     hanging()
 
@@ -313,7 +313,7 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch, is_ign
     chief = here.run(0, lambda team: [team.meet(), team.wait_for_end()])
     asks(), chief()
     assert killed == [signal.SIGTERM if is_ignored else signal.SIGINT]
-    assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
+    assert here.messages == [f"worker 1 at {here.addresses[1]} was asked to stop"]
 
 
 STRANGE = [
@@ -429,10 +429,13 @@ def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
     monkeypatch.setattr(
         exchange, "make_packs", lambda sizes: make_packs(sizes, limit=20)
     )
-    made = Exchange(Cluster(["a:1"], 0))
+    exchange_of_one = Exchange(Cluster(["a:1"], 0))
     arrays = [np.arange(size, dtype=np.float32) for size in (4, 2, 3, 1)]
     tensors = [tf.reshape(tf.constant(array), [-1, 1]) for array in arrays]
-    results = [made.all_reduce(tensors), *made.all_gather(tensors)]
+    results = [
+        exchange_of_one.all_reduce(tensors),
+        *exchange_of_one.all_gather(tensors),
+    ]
     reduce_ops = [
         op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")
     ]
@@ -442,8 +445,8 @@ def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
         assert op.get_attr("communication_hint") == b"nccl"
     with tf.Session(config=CONFIG) as session:
         for result in session.run(results):
-            for found, array in zip(result, arrays):
-                np.testing.assert_array_equal(found[:, 0], array)
+            for value, array in zip(result, arrays):
+                np.testing.assert_array_equal(value[:, 0], array)
 
 
 def test_a_run_that_the_server_refuses_by_chance_is_made_again(monkeypatch):
@@ -564,8 +567,8 @@ def test_restarts_follow_the_loss_of_a_worker(
     launched, tmp_path, monkeypatch, script, status, starts
 ):
     monkeypatch.setattr(launch, "PATIENCE", 60)  # all end by themselves
-    found, lines = launched(script, "--restarts=2")
-    assert found == status
+    exit_status, lines = launched(script, "--restarts=2")
+    assert exit_status == status
     assert (tmp_path / "starts-1").read_text() == "x" * starts
     assert sum("restart" in line for line in lines) == starts - 1
 
@@ -600,23 +603,24 @@ def test_workers_end_with_the_launcher(tmp_path, number):
 
 
 @pytest.mark.parametrize(
-    "flag, said",
+    "flag, message",
     [
         ("--workers=0", "workers: expected 1 or more, got 0"),
         ("--restarts=-1", "restarts: expected 0 or more, got -1"),
         ("--workers=3", "workers: expected at most 2, one for each visible GPU, got 3"),
     ],
 )
-def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
+def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, message):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert said in corpora.refusal(capsys, "launch", flag, "--", "train.py")
+    assert message in corpora.refusal(capsys, "launch", flag, "--", "train.py")
 
 
 def test_the_launcher_refuses_a_program_that_is_not_there(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    said = corpora.refusal(capsys, "launch", "--", "no-such-program")
+    message = corpora.refusal(capsys, "launch", "--", "no-such-program")
     assert (
-        "got 'no-such-program', which is neither a file nor on the search path" in said
+        "got 'no-such-program', which is neither a file nor on the search path"
+        in message
     )
     assert "expected a Python program" in corpora.refusal(
         capsys, "launch", "--", "python3"

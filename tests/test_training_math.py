@@ -66,13 +66,13 @@ def test_the_gradient_of_the_loss_is_that_of_whole_labels(start, epsilon, smooth
     plain = tf.reduce_sum(tf.boolean_mask(plain, TARGET_OUT != 0))
     weight = tf.constant(0.7)  # the gradient of what comes after the loss
     session, _ = start()
-    (found, expected), slopes, expected_slopes = session.run(
+    (value, expected_value), slopes, expected_slopes = session.run(
         [
             [loss.sum, plain],
-            *(tf.gradients(weight * each, logits)[0] for each in (loss.sum, plain)),
+            *(tf.gradients(weight * total, logits)[0] for total in (loss.sum, plain)),
         ]
     )
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(value, expected_value, **CLOSE)
     np.testing.assert_allclose(slopes, expected_slopes, **CLOSE)
 
 
@@ -98,20 +98,20 @@ def test_cross_entropy_of_hopeless_logits_is_finite(start):
     logits = tf.constant([[[1e4, 0.0, -1e4]]])
     loss = cross_entropy(logits, tf.constant([[2]]), 0.1)
     session, _ = start()
-    found, slope = session.run([loss, tf.gradients(loss.sum, logits)])
+    value, slope = session.run([loss, tf.gradients(loss.sum, logits)])
     assert np.isfinite(slope).all()
     # -sum(labels * log_softmax), where log_softmax is [0, -1e4, -2e4].
-    np.testing.assert_allclose(found.sum, 0.9 * 2e4 + 0.1 / 3 * (1e4 + 2e4), rtol=1e-6)
+    np.testing.assert_allclose(value.sum, 0.9 * 2e4 + 0.1 / 3 * (1e4 + 2e4), rtol=1e-6)
 
 
 def test_the_disagreement_of_two_passes_is_their_symmetric_divergence(start):
     logits = np.random.RandomState(0).randn(6, 4, 9) * 3
-    found = disagreement(tf.constant(logits, tf.float32), tf.constant(TARGET_OUT))
+    penalty = disagreement(tf.constant(logits, tf.float32), tf.constant(TARGET_OUT))
     p, q = np.split(oracle.softmax(logits), 2)
     divergence = (p * np.log(p / q) + q * np.log(q / p)).sum(-1) / 2
     session, _ = start()
     np.testing.assert_allclose(
-        session.run(found), divergence[TARGET_OUT != 0].sum(), **CLOSE
+        session.run(penalty), divergence[TARGET_OUT != 0].sum(), **CLOSE
     )
 
 
@@ -122,18 +122,20 @@ def test_r_drop_is_two_passes_and_their_disagreement(start, rate):
     hp = HParams(**dict(HP, dropout_rate=rate))
     model = Transformer(hp)
     seed = tf.constant([1, 0], tf.int64)
-    one, passes, both = (
+    one_pass, two_passes, with_penalty = (
         training_loss(model, batch, dataclasses.replace(hp, r_drop=weight), seed)
         for weight in (0.0, 1e-9, 5.0)
     )
     session, _ = start()
-    one, passes, both = session.run([one, passes, both])
-    assert both.count == passes.count == 2 * one.count
+    one_pass, two_passes, with_penalty = session.run(
+        [one_pass, two_passes, with_penalty]
+    )
+    assert with_penalty.count == two_passes.count == 2 * one_pass.count
     if rate:
-        assert both.sum > passes.sum + 0.01
-        assert abs(passes.sum - 2 * one.sum) > 0.01  # other dropout
+        assert with_penalty.sum > two_passes.sum + 0.01
+        assert abs(two_passes.sum - 2 * one_pass.sum) > 0.01  # other dropout
     else:
-        np.testing.assert_allclose(both.sum, 2 * one.sum, **CLOSE)
+        np.testing.assert_allclose(with_penalty.sum, 2 * one_pass.sum, **CLOSE)
 
 
 # --- Gradients ------------------------------------------------------------------------
@@ -205,8 +207,8 @@ def test_the_peak_is_the_highest_rate(start, schedule):
     done = tf.placeholder(tf.int64, [])
     rate = learning_rate(hp, done)
     session, _ = start()
-    found = [session.run(rate, {done: step}) for step in range(50)]
-    np.testing.assert_allclose(max(found), peak_rate(hp), rtol=1e-5)
+    rates = [session.run(rate, {done: step}) for step in range(50)]
+    np.testing.assert_allclose(max(rates), peak_rate(hp), rtol=1e-5)
 
 
 # --- Adam -----------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def test_updates_of_the_whole_model(start):
         gradients = session.run(slopes, feed)
         session.run(update.apply, feed)
         rate = oracle.noam(step, hp.d_model, hp.warmup_steps)
-        for variable, gradient, found in zip(trained, gradients, session.run(trained)):
+        for variable, gradient, value in zip(trained, gradients, session.run(trained)):
             name = variable.op.name
             expected[name] = oracle.adam_step(
                 *expected[name], gradient / count, step, rate
@@ -284,7 +286,7 @@ def test_updates_of_the_whole_model(start):
             clear[name] = clear[name] & (abs(gradient) > 0.01 * abs(gradient).max())
             assert clear[name].any(), name
             np.testing.assert_allclose(
-                found[clear[name]], expected[name][0][clear[name]], **CLOSE
+                value[clear[name]], expected[name][0][clear[name]], **CLOSE
             )
 
 

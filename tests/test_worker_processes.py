@@ -74,8 +74,8 @@ def started():
         return processes[-1]
 
     yield started
-    for each in processes:
-        each.kill()
+    for worker in processes:
+        worker.kill()
 
 
 @pytest.fixture
@@ -113,16 +113,16 @@ def alone(digits, tmp_path_factory):
 
 
 def bytes_of(logdir, step):
-    found = corpora.read_variables(checkpoint_path(str(logdir), step))
-    return {name: np.asarray(array).tobytes() for name, array in found.items()}
+    variables = corpora.read_variables(checkpoint_path(str(logdir), step))
+    return {name: np.asarray(array).tobytes() for name, array in variables.items()}
 
 
 def assert_goes_on(start, logdir, alone):
     """The same command continues; what it makes is what one process makes."""
     step = manifests.list_steps(str(logdir))[-1] + 4
     assert step <= 100
-    for each in start(2, logdir, f"--max_steps={step}"):
-        assert each.end()[0] == 0, each.lines
+    for worker in start(2, logdir, f"--max_steps={step}"):
+        assert worker.end()[0] == 0, worker.lines
     assert bytes_of(logdir, step) == bytes_of(alone, step)
 
 
@@ -149,10 +149,10 @@ def test_the_same_bits_as_one_process(tmp_path, command, started, alone, count):
     for step in (4, 8):
         assert bytes_of(tmp_path, step) == bytes_of(alone, step)
     assert any(line.startswith("[0] step 8/8") for line in run.lines)
-    said = (
-        f"[0] {count} workers: each computes {-(-4 // count)} of 4 parts of a batch; "
+    message = (
+        f"[0] {count} workers: each computes {-(-4 // count)} of 4 shards of a batch; "
     )
-    assert said + "an update adds up 0 MB of gradients over the workers" in run.lines
+    assert message + "an update adds up 0 MB of gradients over the workers" in run.lines
     assert not any(line.startswith("[1]") for line in run.lines)  # only the chief
 
 
@@ -160,7 +160,7 @@ def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
     """The loss scale, and the updates that it skips, are the same, too."""
     script = CHANGED.format("training.FIRST_SCALE = 2.0**14")  # too large for float16
     environments = {"one": [os.environ], "two": launch.make_environments(2)}
-    for each in [
+    for worker in [
         started(
             environment,
             *("-c", script),
@@ -169,7 +169,7 @@ def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
         for logdir in environments
         for environment in environments[logdir]
     ]:
-        assert each.end()[0] == 0, each.lines
+        assert worker.end()[0] == 0, worker.lines
     assert bytes_of(tmp_path / "one", 8) == bytes_of(tmp_path / "two", 8)
     variables = corpora.read_variables(checkpoint_path(str(tmp_path / "one"), 8))
     assert 0 < variables["loss_scale/skipped_updates"] < 8
@@ -187,9 +187,9 @@ def test_without_deterministic_each_worker_computes_one_piece(
     for environments in ([os.environ], launch.make_environments(2)):
         logdir = tmp_path / str(len(environments))
         where = ["--data", digits, "--logdir", str(logdir), *corpora.TINY, *flags]
-        for each in [started(one, "-c", script, "x", *where) for one in environments]:
-            status, said = each.end()
-            assert status == 0, each.lines
+        for worker in [started(one, "-c", script, "x", *where) for one in environments]:
+            status, message = worker.end()
+            assert status == 0, worker.lines
         losses.append(corpora.read_scalars(logdir)["loss"])
     for step in range(1, 5):
         np.testing.assert_allclose(losses[0][step], losses[1][step], rtol=1e-4)
@@ -203,11 +203,11 @@ def test_one_that_is_killed_ends_all_and_the_run_goes_on(
     processes = start(count, tmp_path, FOREVER)
     processes[0].wait_for("step 5/")
     processes.pop(killed).kill()
-    for each in processes:
-        status, said = each.end()
-        assert status == 75, each.lines
+    for worker in processes:
+        status, message = worker.end()
+        assert status == 75, worker.lines
         assert re.search(
-            rf"train.py: worker {killed} at \S+ died: .* to continue", said
+            rf"train.py: worker {killed} at \S+ died: .* to continue", message
         )
     assert_goes_on(start, tmp_path, alone)
 
@@ -216,9 +216,9 @@ def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
     chief, frozen = start(2, tmp_path, FOREVER)
     chief.wait_for("step 5/")
     frozen.process.send_signal(signal.SIGSTOP)
-    status, said = chief.end()
+    status, message = chief.end()
     assert status == 75, chief.lines
-    assert re.search(r"worker 1 at \S+ has not been heard from for 30 s", said)
+    assert re.search(r"worker 1 at \S+ has not been heard from for 30 s", message)
     frozen.process.send_signal(signal.SIGCONT)
     assert frozen.end()[0] == 75
 
@@ -227,9 +227,9 @@ def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path):
     processes = start(2, tmp_path, FOREVER)
     processes[0].wait_for("step 5/")
     processes[1].process.send_signal(signal.SIGTERM)
-    for each in processes:
-        status, said = each.end()
-        assert (status, "SIGTERM" in said) == (143, True), each.lines
+    for worker in processes:
+        status, message = worker.end()
+        assert (status, "SIGTERM" in message) == (143, True), worker.lines
     *_, last = [line for line in processes[0].lines if line.startswith("step ")]
     saved = manifests.list_steps(str(tmp_path))[-1]
     assert last.startswith(f"step {saved}/")

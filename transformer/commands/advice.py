@@ -85,7 +85,7 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
 
 
 def advice_for(error: Exception) -> str:
-    """Return what to do about an exception, as "; do …", or "" if no row matches."""
+    """Return the advice for an exception, as "; do …", or "" if no row matches."""
     for kind in type(error).__mro__:
         if kind in ADVICE:
             text = ADVICE[kind](error)

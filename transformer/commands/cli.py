@@ -327,7 +327,7 @@ def prepare_streams() -> None:
     """Replace a stream that was closed before the process began by the null device.
 
     Python sets such a stream to None, and the next opened file would get its
-    descriptor. What standard output cannot encode is written like "\\u2026".
+    descriptor. Characters that standard output cannot encode become "\\u2026" etc.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -337,7 +337,7 @@ def prepare_streams() -> None:
 
 
 def format_error(error: Exception) -> str:
-    """Return the message of an error; for a full disk, with what to do about it."""
+    """Return the message of an error, with advice if the disk is full."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return (
             f"{error.filename or 'standard output'}: there is no space for it "

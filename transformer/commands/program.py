@@ -31,7 +31,7 @@ one line; 75 a worker of several was lost; 128 + the number of the signal that e
 
 
 def help_text() -> str:
-    """Return what `--help` shows."""
+    """Return the text of `--help`."""
     summaries = {name: command.summary for name, command in COMMANDS.items()}
     summaries["completion"] = f"print the word completion for {' or '.join(SHELLS)}"
     width = max(map(len, summaries))

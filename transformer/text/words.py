@@ -33,13 +33,16 @@ def split_into_words(vocabulary: BaseVocabulary, ids: Sequence[int]) -> Tokens:
       vocabulary: the vocabulary of one side, from `load_vocabularies`.
       ids: int [T].
     """
-    ids = [int(i) for i in ids]
+    ids = [int(piece_id) for piece_id in ids]
     raw = vocabulary.pieces(ids)
-    starts = [at for at in range(len(ids)) if _is_word_start(vocabulary, ids, raw, at)]
+    starts = [i for i in range(len(ids)) if _is_word_start(vocabulary, ids, raw, i)]
     spans = list(zip(starts, starts[1:] + [len(ids)]))
-    kinds = [_special_kind(vocabulary, i) for i in ids]
+    kinds = [_special_kind(vocabulary, piece_id) for piece_id in ids]
     pieces = [SPECIAL_NAMES.get(kind, piece) for kind, piece in zip(kinds, raw)]
-    words = [_join_pieces(vocabulary, ids, raw, pieces, *span) for span in spans]
+    words = [
+        _join_pieces(vocabulary, ids[begin:end], pieces[begin:end]) or raw[begin]
+        for begin, end in spans
+    ]
     return Tokens(ids, pieces, words, spans)
 
 
@@ -50,9 +53,12 @@ def restore_unknown_words(
 
     Args:
       tokens: the Tokens of the line.
-      vocabulary: its vocabulary. If it cannot tell what a word looked like, or the line
-        was truncated, the words stay as they are.
+      vocabulary: its vocabulary.
       line: the text.
+
+    Returns:
+      The same Tokens if the vocabulary is not a SentencePiece model, or if the line was
+      truncated.
     """
     if not isinstance(vocabulary, Vocabulary):
         return tokens
@@ -65,40 +71,40 @@ def restore_unknown_words(
     return tokens._replace(words=line_words + tokens.words[num_words:])
 
 
-def _is_text(vocabulary, i):
+def _is_text(vocabulary, piece_id):
     """Return whether an id stands for a piece of text."""
-    return _special_kind(vocabulary, i) in ("", "unk")
+    return _special_kind(vocabulary, piece_id) in ("", "unk")
 
 
-def _special_kind(vocabulary, i):
+def _special_kind(vocabulary, piece_id):
     """Return the kind of a special id, a key of SPECIAL_NAMES, or ""."""
     kinds = {PAD: "pad", vocabulary.bos: "bos", vocabulary.eos: "eos"}
     if not isinstance(vocabulary, SubwordVocabulary):
         kinds[UNK] = "unk"
-    return kinds.get(i, "")
+    return kinds.get(piece_id, "")
 
 
-def _is_word_start(vocabulary, ids, raw, at):
-    """Return whether the piece at a position is the first of a word."""
-    if at == 0 or not all(_is_text(vocabulary, i) for i in ids[at - 1 : at + 1]):
+def _is_word_start(vocabulary, ids, pieces, i):
+    """Return whether piece i is the first of a word."""
+    if i == 0 or not all(_is_text(vocabulary, ids[j]) for j in (i - 1, i)):
         return True
     if isinstance(vocabulary, Vocabulary):
-        return raw[at].startswith(WORD_START)
+        return pieces[i].startswith(WORD_START)
     if isinstance(vocabulary, SubwordVocabulary):
-        return raw[at - 1].endswith(WORD_END)
+        return pieces[i - 1].endswith(WORD_END)
     return True
 
 
-def _join_pieces(vocabulary, ids, raw, pieces, begin, end):
-    """Return the text of the word with the pieces from `begin` to `end`."""
-    text = "".join(pieces[begin:end])
+def _join_pieces(vocabulary, ids, pieces):
+    """Return the text of the word with these pieces."""
+    text = "".join(pieces)
     if isinstance(vocabulary, Vocabulary):
         if BYTE.search(text):
-            text = vocabulary.decode(ids[begin:end])
-        text = text.replace(WORD_START, "")
-    elif isinstance(vocabulary, SubwordVocabulary) and text.endswith(WORD_END):
-        text = text[: -len(WORD_END)]
-    return text or raw[begin]
+            text = vocabulary.decode(ids)
+        return text.replace(WORD_START, "")
+    if isinstance(vocabulary, SubwordVocabulary) and text.endswith(WORD_END):
+        return text[: -len(WORD_END)]
+    return text
 
 
 def word_attention(weights, queries: Sequence[tuple], keys: Sequence[tuple]):

@@ -195,6 +195,8 @@ def one_thread():
 
     With more threads, TensorFlow 1.15 adds up in an order that changes from run to run.
     """
+    import transformer.workers.exchange  # noqa: F401 (before tf.Session is no class)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tf, "Session", functools.partial(tf.Session, config=CONFIG))
         patched.setattr(tf, "ConfigProto", lambda **_: copy.deepcopy(CONFIG))

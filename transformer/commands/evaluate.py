@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
-    evaluation.check_samples(args.samples, len(text.sources))
+    evaluation.check_samples(args.samples)
     name = " + ".join(args.logdir)
     refuse_comparison(args.checkpoint, args.logdir, args.compare, args.samples)
     others = read_systems(args.compare, changes, text)

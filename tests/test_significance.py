@@ -109,7 +109,8 @@ def test_all_exchanges_of_few_lines_are_tried():
 
 
 def test_the_best_p_value_of_many_lines_counts_the_observed_exchange(lines):
-    for comparison in evaluation.compare({"a": damaged(lines, 1, 2), "b": lines}, lines):
+    systems = {"a": damaged(lines, 1, 2), "b": lines}
+    for comparison in evaluation.compare(systems, lines):
         assert comparison.systems[1].p_value == 1 / 1001
 
 

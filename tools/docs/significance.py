@@ -17,12 +17,7 @@ from typing import Callable, List
 import numpy as np
 from sacrebleu.significance import PairedTest
 
-from transformer.evaluation import (
-    LEVEL,
-    METRICS,
-    exchange_test,
-    extract_statistics,
-)
+from transformer.evaluation import LEVEL, METRICS, exchange_test, extract_statistics
 from transformer.text.lines import read_lines
 
 VARIANTS = 8  # translations of each line to draw from

@@ -42,7 +42,7 @@ from transformer.runtime import ram
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.errors import (
     CheckpointError,
-    DataFolderChanged,
+    CorpusError,
     LogDirectoryInUse,
     SettingsError,
 )
@@ -112,8 +112,10 @@ class Start(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The graph of a training run, in a session whose variables have their values."""
+    """A run with its graph, in a session whose variables have their values."""
 
+    run: Run
+    start: Start
     graph: "TrainingGraph"
     session: tf.Session
 
@@ -177,9 +179,9 @@ def train(
         with open_run(run, start, team) as opened:
             if history.describe_changes():
                 warn(f"{logdir}: {history.describe_changes()}")
-            own = claim_logdir(logdir, lock, run, start, history)
+            own = claim_logdir(logdir, lock, opened, history)
             with Translator.for_settings(run.hp, own.path) as translator:
-                training = Training(run, start, opened, own, translator, team)
+                training = Training(opened, own, translator, team)
                 with training.signals:
                     training.run()
 
@@ -254,23 +256,26 @@ def open_run(run: Run, start: Start, team: Team) -> Iterator[Opened]:
     graph = TrainingGraph(run.hp, run.data, start.step, run.cluster)
     with graph.make_session() as session:
         team.compute(lambda: graph.open(session, start, team.begin))
-        yield Opened(graph, session)
+        yield Opened(run, start, graph, session)
 
 
 def claim_logdir(
-    logdir: str, lock: Lock, run: Run, start: Start, history: RunHistory
+    logdir: str, lock: Lock, opened: Opened, history: RunHistory
 ) -> OwnedLogdir:
     """Make a log directory this run's own: its lock, settings, vocabulary and history.
 
     Args:
       logdir: the log directory; it is created if necessary.
       lock: its lock, which is taken if it is not yet.
-      run, start, history: what is going to be trained.
+      opened: the run; nothing is written before it is known to fit in memory and to its
+        checkpoint.
+      history: the segments of the run.
 
     Raises:
       LogDirectoryInUse: another process trains there, or has begun to.
-      DataFolderChanged: the data folder was prepared again in the meantime.
+      CorpusError: the data folder was prepared again in the meantime.
     """
+    run, start = opened.run, opened.start
     os.makedirs(logdir, exist_ok=True)
     lock.take()
     if manifests.has_checkpoint(logdir) and not start.checkpoint:
@@ -290,13 +295,13 @@ def claim_logdir(
 
 
 def refuse_prepared_again(run: Run, logdir: str) -> None:
-    """Raise DataFolderChanged if `logdir` has another vocabulary than the ids read."""
+    """Raise CorpusError if `logdir` has another vocabulary than the ids read."""
     for name in vocabulary_names(logdir):
         if sha256_of(os.path.join(logdir, name)) != run.checksums[name]:
-            raise DataFolderChanged(
+            raise CorpusError(
                 f"{run.hp.data}: expected the vocabulary of the ids that were read, "
-                f"got another {name}: the folder was prepared again in the meantime",
-                run.hp.data,
+                f"got another {name}: the folder was prepared again in the meantime; "
+                "run the same command again"
             )
 
 
@@ -479,7 +484,9 @@ class TrainingGraph:
             tf.local_variables_initializer(),
             fetch_next,
         )
-        self.size = sum(variable.shape.num_elements() for variable in variables)
+        self.num_parameters = sum(
+            variable.shape.num_elements() for variable in variables
+        )
 
     def make_session(self) -> tf.Session:
         """Make a session of this graph; micro-batches are computed side by side."""
@@ -543,7 +550,7 @@ class TrainingGraph:
         """Describe how a batch is cut; "" if it is not."""
         shards = self.shards
         if shards.workers > 1:
-            size = ram.format_bytes(4 * self.size)
+            size = ram.format_bytes(4 * self.num_parameters)
             return (
                 f"{shards.workers} workers: each computes {shards.per_worker} of "
                 f"{shards.count} shards of a batch; an update adds up {size} of "
@@ -556,29 +563,23 @@ class Training:
     """A training run in progress: its session, log directory and step.
 
     Args:
-      run: the run.
-      start: where it begins or continues.
-      opened: its graph and session.
+      opened: the run, its graph and its session.
       own: its log directory.
       translator: translates dev, with the same settings.
       team: the other workers, if any.
     """
 
     def __init__(
-        self,
-        run: Run,
-        start: Start,
-        opened: Opened,
-        own: OwnedLogdir,
-        translator: Translator,
-        team: Team,
+        self, opened: Opened, own: OwnedLogdir, translator: Translator, team: Team
     ):
-        self.hp = run.hp
-        self.checksums = run.checksums
-        self.step = start.step
-        self.saved = start.step  # the step of the last checkpoint
-        self.graph, self.session = opened
-        self.logdir, self.scores = own
+        self.hp = opened.run.hp
+        self.checksums = opened.run.checksums
+        self.step = opened.start.step
+        self.saved = self.step  # the step of the last checkpoint
+        self.graph = opened.graph
+        self.session = opened.session
+        self.logdir = own.path
+        self.scores = own.scores
         self.translator = translator
         self.team = team
         self.events = Events(self.logdir, self.step)
@@ -601,6 +602,11 @@ class Training:
             if received:
                 raise Stopped(received)
             self.evaluate_if_due()
+        self.report_end()
+
+    def report_end(self) -> None:
+        """Report why training stopped, and the best dev BLEU."""
+        hp = self.hp
         best = self.scores.best()
         assert best  # the last step was evaluated
         reason = "the last step"
@@ -617,7 +623,7 @@ class Training:
     def announce(self) -> None:
         """Report the size of the model, the step, the shards and the memory needed."""
         self.progress.say(
-            f"{self.graph.size:,} parameters; step {self.step} of "
+            f"{self.graph.num_parameters:,} parameters; step {self.step} of "
             f"{self.hp.max_steps}; logs in {self.logdir}"
         )
         if self.graph.shards.count > 1:
@@ -630,7 +636,7 @@ class Training:
         data = self.graph.data
         needed = estimate_footprint(
             self.hp,
-            self.graph.size,
+            self.graph.num_parameters,
             len(data.train),
             data.longest(),
             self.graph.shards.count,
@@ -806,9 +812,9 @@ class Training:
 
 def make_guard(opened: Opened, logdir: str) -> FiniteGuard:
     """Make the FiniteGuard of a run, which reports numbers that are not finite."""
-    graph, session = opened
+    graph = opened.graph
     return FiniteGuard(
-        session=session,
+        session=opened.session,
         update=graph.update,
         feed=graph.feed,
         logdir=logdir,
@@ -852,10 +858,10 @@ def follow(run: Run, logdir: str, team: Team) -> None:
             start = receive_start(logdir, team.meet())
             with open_run(run, start, team) as opened:
                 guard = make_guard(opened, logdir)
-                graph, session = opened
+                update = opened.graph.update
                 with forward_signals(team.forward_signal):
                     for step in range(start.step, run.hp.max_steps):
-                        make_finite_update(session, graph.update, guard, team, step)
+                        make_finite_update(opened.session, update, guard, team, step)
                     team.wait_for_end()
     except Ended as ended:
         if ended.status:

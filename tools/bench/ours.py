@@ -76,7 +76,11 @@ def open_several(spec: dict) -> Measure:
         for _ in range(request.get("steps", 0)):
             tokens += int(run_update(session, graph.update).metrics.tokens)
         seconds = time.perf_counter() - start
-        return {"tokens": tokens, "seconds": seconds, "parameters": graph.num_parameters}
+        return {
+            "tokens": tokens,
+            "seconds": seconds,
+            "parameters": graph.num_parameters,
+        }
 
     return measure
 

@@ -11,6 +11,7 @@ from corpora import write_lines
 from transformer.commands.advice import advice_for
 from transformer.runtime.errors import VocabularyNotFound
 from transformer.text.lines import read_lines
+from transformer.text.sentencepiece_model import has_visible_text, split_for_trainer
 from transformer.text.vocabulary import (
     BOS,
     EOS,
@@ -18,6 +19,7 @@ from transformer.text.vocabulary import (
     JOINT_WORDS,
     PAD,
     SEPARATE_MODELS,
+    UNK,
     Vocabulary,
     copy_vocabularies,
     load_vocabularies,
@@ -104,6 +106,55 @@ def test_empty_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
     with pytest.raises(ValueError, match="has no visible characters"):
         train_vocabulary([empty], str(tmp_path / "m"), SIZE, model_type="bpe")
+
+
+# What SentencePiece cannot use as text, in its releases 0.2.0 to 0.2.3.
+INVISIBLE = [
+    "",
+    " \t\r\u00a0\u3000",
+    "\0\x01\x7f\x85",
+    "\u200b\u200c\u200d\u200e\u2060\ufeff\u00ad\U000e0041",
+    "\u2028\u2029",
+    "\u0301\u034f\ufe0f",
+    "\u115f\u1160\u3164\uffa0",
+    "\u2800",
+    "\u2581\u2585\ufffd",
+]
+
+
+@pytest.mark.parametrize("line", INVISIBLE, ids=ascii)
+def test_invisible_text_is_recognized_without_the_trainer(line):
+    assert not has_visible_text(line)
+    for character in "aЖ漢1.€🙂\ue000\u0e01":
+        assert has_visible_text(line + character)
+
+
+def test_invisible_text_is_refused(tmp_path):
+    path = write_lines(tmp_path / "a", INVISIBLE)
+    with pytest.raises(ValueError, match="has no visible characters"):
+        train_vocabulary([path], str(tmp_path / "m"), SIZE, model_type="bpe")
+
+
+@pytest.mark.parametrize("has_short_lines", [True, False])
+def test_no_text_is_left_out_of_vocabulary_training(tmp_path, has_short_lines):
+    """The trainer skips lines of more than 4192 bytes, and lines with its mark ▅."""
+    long_lines = ["äöü " * 1500, "漢字" * 3000, "x\u2585y"]
+    path = write_lines(tmp_path / "a", long_lines + has_short_lines * ["Hund"])
+    train_vocabulary([path], str(tmp_path / "m"), 22, model_type="bpe")
+    vocabulary = Vocabulary(str(tmp_path / "m"))
+    for line in ("äöü", "漢字", "xy"):
+        assert UNK not in vocabulary.encode(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["äöü " * 1500, "漢字" * 3000, "a" * 4192, "🙂" * 2000]
+)
+def test_long_lines_are_cut_into_lines_that_the_trainer_reads(line):
+    parts = split_for_trainer(line)
+    assert "".join(parts) == line
+    assert max(len(part.encode("utf-8")) for part in parts) <= 4192
+    if " " in line:
+        assert all(part.endswith(" ") for part in parts)
 
 
 # Folders

@@ -5,6 +5,7 @@ import itertools
 import os
 import random
 import re
+import unicodedata
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 
 import sentencepiece
@@ -22,6 +23,16 @@ from transformer.text.lines import read_lines
 from transformer.text.pieces import BOS, EOS, PAD, SPECIAL_IDS, UNK, BaseVocabulary
 
 MANY_LINES = 100000  # with more lines, training runs in another process
+MAX_LINE_BYTES = 4192  # the default of SentencePiece's max_sentence_length
+MAX_CHARACTERS = MAX_LINE_BYTES // 4  # as none has more than four bytes
+UNKNOWN_CHARACTER = "\u2585"  # ▅, reserved by the trainer
+SPACE_MARK = "\u2581"  # ▁
+# The beginnings of the Unicode categories of visible characters: letters, numbers,
+# punctuation, symbols, and characters for private use or of a newer Unicode.
+VISIBLE_CATEGORIES = ("L", "N", "P", "S", "Co", "Cn")
+# Visible by category, but no text: four fillers of Hangul, empty Braille, and the
+# replacement of a broken character, which the rule nmt_nfkc turns into a space.
+BLANKS = SPACE_MARK + UNKNOWN_CHARACTER + "\u115f\u1160\u3164\uffa0\u2800\ufffd"
 WORD = re.compile("▁?[^▁]+|▁")  # no piece extends across "▁", which is a space
 
 
@@ -213,6 +224,41 @@ def sample_lines(lines: Iterable[str], num_lines: int, size: int) -> Iterator[st
             yield line
 
 
+def split_for_trainer(line: str) -> List[str]:
+    """Split a line where SentencePiece's trainer would leave the whole line out.
+
+    The trainer skips lines of more than MAX_LINE_BYTES bytes, and lines that contain
+    UNKNOWN_CHARACTER, its mark for rare characters. It logs that as information only.
+    Long lines are cut at spaces, if they have any.
+    """
+    if len(line) <= MAX_CHARACTERS and UNKNOWN_CHARACTER not in line:
+        return [line]
+    pieces = []
+    for part in line.split(UNKNOWN_CHARACTER):
+        start = 0
+        if len(part.encode("utf-8")) > MAX_LINE_BYTES:
+            while len(part) - start > MAX_CHARACTERS:
+                end = start + MAX_CHARACTERS
+                end = part.rfind(" ", start, end) + 1 or end
+                pieces.append(part[start:end])
+                start = end
+        pieces.append(part[start:])
+    return pieces
+
+
+def has_visible_text(line: str) -> bool:
+    """Return whether a line has a character to see, which a vocabulary can contain.
+
+    Spaces, control and format characters are invisible, as are the blank characters of
+    BLANKS, and marks without a letter. SPACE_MARK stands for a space.
+    """
+    return any(
+        unicodedata.category(character).startswith(VISIBLE_CATEGORIES)
+        and character not in BLANKS
+        for character in line
+    )
+
+
 def _train(
     text_paths: Sequence[str],
     vocab_size: int,
@@ -224,11 +270,11 @@ def _train(
 
     def lines():
         all_lines = itertools.chain.from_iterable(map(read_lines, text_paths))
-        return sample_lines(all_lines, num_lines, max_lines) if max_lines else all_lines
+        if max_lines:
+            all_lines = sample_lines(all_lines, num_lines, max_lines)
+        return itertools.chain.from_iterable(map(split_for_trainer, all_lines))
 
-    # The trainer of SentencePiece 0.2.0 aborts the process on invisible text.
-    normalize = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
-    if not any(map(normalize, lines())):
+    if not any(map(has_visible_text, lines())):
         raise CorpusError(
             "the text to train a vocabulary on has no visible characters: "
             + ", ".join(text_paths)

@@ -134,9 +134,9 @@ def check_causality(
     subject = _Subject("check_causality", fn, num_units, vocab_size, tolerance, seed)
     starts = np.arange(batch) * length // (2 * batch) * leading_padding
     is_token = np.arange(length) >= starts[:, None]  # [N, T]
-    x = subject.inputs(is_token)
-    replacement = subject.inputs(np.ones_like(is_token))
-    expected = subject.first_outputs(x)
+    x = subject.make_inputs(is_token)
+    replacement = subject.make_inputs(np.ones_like(is_token))
+    expected = subject.compute_first_outputs(x)
     for how, new in (
         ("was changed", replacement),
         ("and all after it were padding", 0 * x),
@@ -185,11 +185,11 @@ def check_padding(
         padding.
     """
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
-    lengths = _lengths(0, batch, length)
+    lengths = _make_lengths(0, batch, length)
     positions = np.arange(length)
     starts = np.arange(batch) % 2 * (not with_lengths)
     is_token = (positions < lengths[:, None]) & (positions >= starts[:, None])  # [N, T]
-    x = subject.inputs(is_token)
+    x = subject.make_inputs(is_token)
 
     def cut(width):
         """Select the sentences that fit the width: (their rows, the inputs of fn).
@@ -197,12 +197,12 @@ def check_padding(
         The rows are repeated to fill the batch.
         """
         rows = np.resize(np.flatnonzero(lengths <= width), batch)
-        padding = subject.inputs(~is_token)
+        padding = subject.make_inputs(~is_token)
         if with_lengths:
             return rows, ((x + padding)[rows, :width], lengths[rows])
         return rows, (x[rows, :width],)
 
-    expected = subject.first_outputs(*cut(length)[1])
+    expected = subject.compute_first_outputs(*cut(length)[1])
     for width in range(1, length + 1):
         change = f"{length - width} columns of padding were removed"
         if with_lengths:
@@ -228,7 +228,7 @@ def _check_at_least_two(name, size):
         raise ValueError(f"a check: expected {name} of at least 2, got {size}")
 
 
-def _lengths(min_length, batch, length):
+def _make_lengths(min_length, batch, length):
     """Make sentence lengths, evenly spaced from `min_length` to `length`: int32 [N]."""
     _check_at_least_two("batch", batch)
     _check_at_least_two("length", length)
@@ -237,7 +237,7 @@ def _lengths(min_length, batch, length):
 
 def _check_lookalikes(subject, is_token, *also):
     """Compare the outputs for rows that a wrong mask would treat as padding."""
-    x = subject.inputs(is_token)
+    x = subject.make_inputs(is_token)
     channels = np.arange(subject.num_units)
     sum_is_0 = (-1) ** channels * (channels < len(channels) // 2 * 2)
     lone_0 = subject.rng.standard_normal(len(channels)) * (channels > 0)
@@ -268,7 +268,7 @@ def _check_attended(subject, is_token, *also):
 
     The vectors are short, so that a position does not attend to itself alone.
     """
-    x = subject.inputs(is_token)
+    x = subject.make_inputs(is_token)
     if subject.vocab_size is None:
         x *= 0.1
     replacement = -x if subject.vocab_size is None else x % (subject.vocab_size - 1) + 1
@@ -327,9 +327,9 @@ def check_batch_invariance(
         seed,
         by_position=False,
     )
-    is_token = np.arange(length) < _lengths(1, batch, length)[:, None]  # [N, T]
-    x = subject.inputs(is_token)
-    expected = subject.first_outputs(x)
+    is_token = np.arange(length) < _make_lengths(1, batch, length)[:, None]  # [N, T]
+    x = subject.make_inputs(is_token)
+    expected = subject.compute_first_outputs(x)
     change = "the order of the sentences was reversed"
     subject.compare(expected, subject.run(change, x[::-1])[::-1], True, change)
     for n in range(batch):
@@ -338,7 +338,7 @@ def check_batch_invariance(
         outputs = np.repeat(subject.run(change, x[n : n + 1]), batch, axis=0)
         subject.compare(expected, outputs, own, change)
         change = f"all sentences but {n} were changed"
-        changed = subject.inputs(np.ones_like(is_token))
+        changed = subject.make_inputs(np.ones_like(is_token))
         changed[n] = x[n]
         subject.compare(expected, subject.run(change, changed), own, change)
     subject.conclude()
@@ -368,7 +368,7 @@ class _Subject:
         self.failures: List[Tuple[int, str]] = []
         self.rng = np.random.RandomState(self.seed)
 
-    def inputs(self, is_token):
+    def make_inputs(self, is_token):
         """Draw ids [N, T] > 0, or vectors [N, T, D]; 0 unless `is_token` [N, T]."""
         if self.vocab_size is None:
             vectors = self.rng.standard_normal(is_token.shape + (self.num_units,))
@@ -401,7 +401,7 @@ class _Subject:
             )
         return outputs
 
-    def first_outputs(self, *arrays):
+    def compute_first_outputs(self, *arrays):
         """Compute the outputs to compare with, and check that they vary."""
         first = self.fn(*map(np.copy, arrays))  # the caller's errors propagate
         if tf.is_tensor(first) and not hasattr(first, "numpy"):  # of a graph

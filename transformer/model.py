@@ -33,7 +33,7 @@ from transformer.blocks.masks import (
     nonzero_rows,
     proximity_bias,
 )
-from transformer.blocks.positions import LEARNED, chosen_positions
+from transformer.blocks.positions import LEARNED, choose_positions
 from transformer.hparams import HParams
 from transformer.modules import (
     AttentionSettings,
@@ -114,21 +114,21 @@ class Transformer:
         """
         hp = self.hp
         dialect = self.dialect
-        settings = self._settings(is_training, dropout_seed, weights)
+        settings = self._make_settings(is_training, dropout_seed, weights)
         source = cast_to_int64(source)
         if hp.pad_sources_to:
             missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
             source = append_zeros(source, missing, axis=1)  # [N, S]
         tokens = is_token(source)  # [N, S]
         positions = cast_to_int64(tf.range(tf.shape(source)[1]))  # [S]
-        relative = self._relative(positions, positions)
-        bias = self._proximity_bias(positions, positions)
+        relative = self._make_relative(positions, positions)
+        bias = self._make_bias(positions, positions)
         feedforward_mask = None
         if dialect.feedforward_skips_padding:
             feedforward_mask = tokens[..., None]  # [N, S, 1]
         x = self.embed(source, "encoder", positions)  # [N, S, D]
         x = settings.attention.dropout(x, "encoder/embedding")
-        with self._scope("encoder"):
+        with self._open_scope("encoder"):
             for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
                     mask = self._find_tokens(tokens, x)  # [N, S]
@@ -172,7 +172,7 @@ class Transformer:
             query_positions=positions,
             key_positions=positions,
             order=causal_mask(positions),
-            settings=self._settings(is_training, dropout_seed, weights),
+            settings=self._make_settings(is_training, dropout_seed, weights),
         )
         return logits(states, *self.output_layer())
 
@@ -192,10 +192,10 @@ class Transformer:
         output_layer = self.output_layer()
 
         hp = self.hp
-        settings = self._settings()
+        settings = self._make_settings()
         projected = []  # K and V, which every step needs
         for i in range(hp.decoder_blocks):
-            with self._scope(f"decoder/block_{i}/cross_attention"):
+            with self._open_scope(f"decoder/block_{i}/cross_attention"):
                 projected.append(
                     keys_and_values(
                         memory.states, hp.d_model, hp.num_heads, self.dialect
@@ -268,13 +268,13 @@ class Transformer:
         dialect = self.dialect
         ids = cast_to_int64(ids)
         tokens = is_token(ids)  # [N, T]
-        relative = self._relative(query_positions, key_positions)
-        bias = self._proximity_bias(query_positions, key_positions)
+        relative = self._make_relative(query_positions, key_positions)
+        bias = self._make_bias(query_positions, key_positions)
         presents: List[KeyValueCache] = []
         key_masks: List[tf.Tensor] = []
         x = self.embed(ids, "decoder", query_positions)  # [N, T, D]
         x = settings.attention.dropout(x, "decoder/embedding")
-        with self._scope("decoder"):
+        with self._open_scope("decoder"):
             for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
                     mask = self._find_tokens(tokens, x)  # [N, T]
@@ -308,11 +308,11 @@ class Transformer:
             cache = cache._replace(past=tuple(presents), masks=tuple(key_masks))
         return x, cache
 
-    def _scope(self, name: str):
+    def _open_scope(self, name: str):
         """Open a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
-    def _settings(
+    def _make_settings(
         self, is_training=False, dropout_seed=None, weights: Optional[Dict] = None
     ) -> SublayerSettings:
         """Make the settings that all blocks share."""
@@ -324,14 +324,16 @@ class Transformer:
             hp.num_heads,
             dialect,
             dropout,
-            dropout.inside(hp.rate_of("attention_dropout"), dialect.attention_dropout),
+            dropout.replace_rate(
+                hp.rate_of("attention_dropout"), dialect.attention_dropout
+            ),
             weights,
         )
         feedforward = FeedforwardSettings(
             (hp.d_ff, hp.d_model),
             dialect,
             dropout,
-            dropout.inside(hp.rate_of("ffn_dropout"), dialect.inner_dropout),
+            dropout.replace_rate(hp.rate_of("ffn_dropout"), dialect.inner_dropout),
         )
         return SublayerSettings(attention, feedforward)
 
@@ -352,14 +354,14 @@ class Transformer:
             x = normalize(x, self.dialect.norm_epsilon)
         return x
 
-    def _relative(self, query_positions, key_positions):
+    def _make_relative(self, query_positions, key_positions):
         """Make the RelativePositions; None if the settings do not ask for them."""
         max_distance = self.hp.max_relative_position
         if not max_distance:
             return None
         return RelativePositions(query_positions, key_positions, max_distance)
 
-    def _proximity_bias(self, query_positions, key_positions):
+    def _make_bias(self, query_positions, key_positions):
         """Compute the bias for near keys; None if the settings do not ask for one."""
         if not self.hp.proximity_bias:
             return None
@@ -390,7 +392,7 @@ class Transformer:
             with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
                 x += tf.get_variable("target_space", [hp.d_model])
         scope = f"{stack}/positional_encoding"
-        encoding = chosen_positions(hp.positions, dialect)
+        encoding = choose_positions(hp.positions, dialect)
         if encoding == LEARNED:
             table = embedding(
                 tf.minimum(positions, hp.max_positions - 1)[None, :],

@@ -205,7 +205,7 @@ def positional_encoding(
 
 
 class AttentionSettings(NamedTuple):
-    """What the attentions of a model have in common."""
+    """The settings that all attentions of a model share."""
 
     num_units: int  # the width of all heads together
     num_heads: int  # H
@@ -321,7 +321,7 @@ def multihead_attention(
         num_heads,
         dialect,
         dropout,
-        dropout.inside(attention_dropout, dialect.attention_dropout),
+        dropout.replace_rate(attention_dropout, dialect.attention_dropout),
         weights,
     )
     outputs, _ = attention_sublayer(
@@ -375,7 +375,7 @@ def attention_sublayer(
             present.values,
             masks.allowed,
             bias=masks.bias,
-            relative=relative.vectors(num_units // num_heads) if relative else None,
+            relative=relative.look_up(num_units // num_heads) if relative else None,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
             drop=functools.partial(weights_dropout, name="weights"),
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
@@ -389,7 +389,7 @@ def attention_sublayer(
 
 
 class FeedforwardSettings(NamedTuple):
-    """What the feed-forward layers of a model have in common."""
+    """The settings that all feed-forward layers of a model share."""
 
     num_units: Tuple[int, int]  # F and D
     dialect: Dialect
@@ -452,7 +452,7 @@ def feedforward(
         num_units,
         dialect,
         dropout,
-        dropout.inside(inner_dropout, dialect.inner_dropout),
+        dropout.replace_rate(inner_dropout, dialect.inner_dropout),
     )
     outputs = feedforward_sublayer(inputs, settings, scope, reuse, positions)
     return _zero_padding(outputs, inputs, dialect) if mask is None else outputs

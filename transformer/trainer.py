@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams
-from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
+from transformer.blocks.positions import LEARNED, POSITIONS, choose_positions
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate
 from transformer.footprint import describe_footprint, estimate_footprint
@@ -204,7 +204,7 @@ def prepare_run(
     refuse_old_tensorflow(cluster)
     hp = resolve_shards(hp, cluster)
     data = TrainingData(hp)
-    is_learned = chosen_positions(hp.positions, hp.design) == LEARNED
+    is_learned = choose_positions(hp.positions, hp.design) == LEARNED
     if is_learned and data.longest() > hp.max_positions:
         warn(
             f"max_positions: {hp.max_positions}, but the longest sentence has "

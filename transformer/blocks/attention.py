@@ -140,7 +140,7 @@ class RelativePositions(NamedTuple):
     keys: tf.Tensor  # int [Tk]
     max_distance: int
 
-    def vectors(self, width: int) -> tuple:
+    def look_up(self, width: int) -> tuple:
         """Look up the vectors of all distances: see `relative_positions`."""
         return relative_positions(self.queries, self.keys, width, self.max_distance)
 

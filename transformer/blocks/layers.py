@@ -170,13 +170,12 @@ class Dropout(NamedTuple):
         """Apply `dropout`; the name distinguishes the dropouts in one scope."""
         return dropout(inputs, self.rate, self.is_training, self.seed, name)
 
-    def inside(self, rate, by_default: bool) -> "Dropout":
-        """Return the dropout inside a sub-layer, given that of its outputs.
+    def replace_rate(self, rate, by_default: bool) -> "Dropout":
+        """Return this dropout at another rate, for the inside of a sub-layer.
 
         Args:
-          rate: float or scalar tensor; None: the rate of the outputs, if there is
-            dropout by default.
-          by_default: bool.
+          rate: float or scalar tensor; None: as by default.
+          by_default: whether there is dropout by default, at the same rate.
         """
         if rate is None:
             rate = self.rate if by_default else 0.0

@@ -396,7 +396,7 @@ def _warn_of_padding_test(name: str, mask) -> None:
 
     Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
     """
-    if _tests_for_zero(mask):
+    if _is_test_for_zero(mask):
         warnings.warn(
             f"{name}: expected a mask in which True = may attend, as "
             "tf.not_equal(ids, 0) makes it, got one made as tf.equal(ids, 0); for "
@@ -405,13 +405,13 @@ def _warn_of_padding_test(name: str, mask) -> None:
         )
 
 
-def _tests_for_zero(mask) -> Optional[bool]:
-    """Find how a mask was made: True for `x == 0`, False for `x != 0`, else None."""
+def _is_test_for_zero(mask) -> Optional[bool]:
+    """Return whether a mask was made by `x == 0`; False: by `x != 0`; None: unknown."""
     operation = getattr(mask, "op", None)  # arrays have none
     if operation is None:
         return None
     if operation.type in KEEP_MEANING:
-        return _tests_for_zero(operation.inputs[0])
+        return _is_test_for_zero(operation.inputs[0])
     negated = None
     if operation.type == "LogicalNot":
         [negated] = operation.inputs
@@ -422,9 +422,9 @@ def _tests_for_zero(mask) -> Optional[bool]:
         if len(compared) != 1:
             return None
         is_equal = operation.type == "Equal"
-        result = _tests_for_zero(compared[0])  # itself a mask of numbers
+        result = _is_test_for_zero(compared[0])  # itself a mask of numbers
         return is_equal if result is None else result != is_equal
-    result = None if negated is None else _tests_for_zero(negated)
+    result = None if negated is None else _is_test_for_zero(negated)
     return None if result is None else not result
 
 

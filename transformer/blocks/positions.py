@@ -13,7 +13,7 @@ from transformer.dialects import Dialect
 LEARNED = "learned"  # a table of variables instead of a function
 
 
-def interleaved(positions, num_units: int):
+def interleaved_sinusoids(positions, num_units: int):
     """Compute sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
@@ -22,7 +22,7 @@ def interleaved(positions, num_units: int):
     return tf.reshape(table, [-1, 2 * pairs])[:, :num_units]  # [T, D]
 
 
-def per_channel(positions, num_units: int):
+def per_channel_sinusoids(positions, num_units: int):
     """Compute the tutorial's encoding; channel i has the angle p / 10000^(2i/D).
 
     Here i is the channel, so a sine and its cosine have different frequencies, and the
@@ -34,7 +34,7 @@ def per_channel(positions, num_units: int):
     return tf.where_v2(tf.equal(channels % 2, 0), tf.sin(angles), tf.cos(angles))
 
 
-def halves(
+def concatenated_sinusoids(
     positions,
     num_units: int,
     min_timescale: float = 1.0,
@@ -53,10 +53,14 @@ def halves(
     return tf.pad(table, [[0, 0], [0, num_units % 2]])  # [T, D]
 
 
-POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": halves}
+POSITIONS = {
+    "interleaved": interleaved_sinusoids,
+    "per_channel": per_channel_sinusoids,
+    "halves": concatenated_sinusoids,
+}
 
 
-def chosen_positions(name: str, dialect: Dialect) -> str:
+def choose_positions(name: str, dialect: Dialect) -> str:
     """Choose the position encoding of a model: a key of POSITIONS, or LEARNED.
 
     Args:

@@ -465,13 +465,13 @@ class FastTranslator(BaseTranslator):
 
 def refuse_unsupported(hp: HParams) -> None:
     """Raise EngineError for a model that CTranslate2 cannot represent."""
-    from transformer.blocks.positions import LEARNED, chosen_positions
+    from transformer.blocks.positions import LEARNED, choose_positions
 
     dialect = hp.design
     is_used = {
         "projection_relu": dialect.projection_relu,
         "masks_from activations": dialect.masks_from != "ids",
-        "learned positions": chosen_positions(hp.positions, dialect) == LEARNED,
+        "learned positions": choose_positions(hp.positions, dialect) == LEARNED,
         "norms neither before each sub-layer and at the end, nor after each": (
             dialect.norm,
             dialect.final_norm,
@@ -525,12 +525,12 @@ class SpecWriter:
     """Writes our variables into CTranslate2's specification of a model."""
 
     def __init__(self, hp: HParams, variables: Dict[str, np.ndarray]):
-        from transformer.blocks.positions import chosen_positions
+        from transformer.blocks.positions import choose_positions
 
         self.hp = hp
         self.dialect = hp.design
         self.variables = variables
-        encoding = chosen_positions(hp.positions, self.dialect)
+        encoding = choose_positions(hp.positions, self.dialect)
         self.positions = sinusoids(encoding, hp.d_model)
 
     def write_model(self, spec: Any) -> None:

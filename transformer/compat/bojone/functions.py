@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_size
 from transformer.blocks.layers import dense, join_heads, shape_list, split_heads
-from transformer.blocks.positions import interleaved
+from transformer.blocks.positions import interleaved_sinusoids
 from transformer.compat.variables import original_variables
 from transformer.modules import scaled_dot_product_attention
 
@@ -83,7 +83,7 @@ def position_embedding(inputs, position_size: int):
     position_size = check_size("position_embedding: position_size", position_size)
     batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
     positions = tf.cast(tf.range(length), tf.float64)
-    table = interleaved(positions, position_size)  # [T, size]
+    table = interleaved_sinusoids(positions, position_size)  # [T, size]
     encoding = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
     return tf.tile(tf.cast(encoding, tf.float32)[None, :, :], [batch, 1, 1])
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.layers import shape_list
-from transformer.blocks.positions import interleaved
+from transformer.blocks.positions import interleaved_sinusoids
 from transformer.compat.bojone.keras_base import (
     as_list,
     check,
@@ -108,7 +108,7 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 
     def vectors(self, positions):
         flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
-        encoding = interleaved(flat, self.v_dim)
+        encoding = interleaved_sinusoids(flat, self.v_dim)
         return tf.reshape(encoding, tf.concat([tf.shape(positions), [self.v_dim]], 0))
 
 

@@ -6,7 +6,7 @@ A bias is added to the logits of attention: 0 where a query may attend, otherwis
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import mask_to_bias, nonzero_rows, proximity_bias
-from transformer.blocks.positions import halves
+from transformer.blocks.positions import concatenated_sinusoids
 from transformer.compat.tensor2tensor.layers import cast_like, embedding, shape_list
 
 __all__ = [
@@ -31,10 +31,11 @@ def get_timing_signal_1d(
 ):
     """Return the sinusoids from position `start_index` on: [1, length, channels].
 
-    See `positions.halves`. The angles are float64; in the original, they are float32.
+    See `positions.concatenated_sinusoids`. The angles are float64; in the original,
+    they are float32.
     """
     positions = tf.cast(tf.range(length) + start_index, tf.float64)
-    signal = halves(positions, channels, min_timescale, max_timescale)
+    signal = concatenated_sinusoids(positions, channels, min_timescale, max_timescale)
     return tf.cast(signal, tf.float32)[None]
 
 
@@ -52,7 +53,9 @@ def add_timing_signal_1d_given_position(
 ):
     """Add the sinusoids of positions, int or float [N, T], to float [N, T, D]."""
     flat = tf.cast(tf.reshape(position, [-1]), tf.float64)
-    signal = halves(flat, shape_list(x)[-1], min_timescale, max_timescale)
+    signal = concatenated_sinusoids(
+        flat, shape_list(x)[-1], min_timescale, max_timescale
+    )
     return x + tf.cast(tf.reshape(signal, shape_list(x)), x.dtype)
 
 
@@ -66,7 +69,9 @@ def add_timing_signal_nd(x, min_timescale=1.0, max_timescale=1.0e4):
     pairs = width // (2 * len(lengths))
     for i, length in enumerate(lengths):
         positions = tf.cast(tf.range(length), tf.float64)
-        signal = halves(positions, 2 * pairs, min_timescale, max_timescale)
+        signal = concatenated_sinusoids(
+            positions, 2 * pairs, min_timescale, max_timescale
+        )
         first = 2 * pairs * i  # the first channel of this dimension
         signal = tf.pad(signal, [[0, 0], [first, width - first - 2 * pairs]])
         later_dims = [1] * (len(lengths) - 1 - i)

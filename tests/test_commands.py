@@ -44,7 +44,7 @@ NOT_RUN = {
     r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
     r"tools/bench/benchmark\.py --data \S+ --only scaling": "it measures for minutes",
     r"-m transformer\.launch ": "two processes that train: test_worker_processes",
-    r"-m transformer(_tf)?\.porting(?! --help)": "on files of the reader: test_porting",
+    r"-m transformer\.porting(?! --help)": "on files of the reader: test_porting",
 }
 
 # What stands for something else, as a word or as a part of one.

@@ -228,9 +228,7 @@ class OpenHypotheses(NamedTuple):
 
     ids: tf.Tensor  # int64 [N, K, t]: BOS and the pieces so far
     log_probs: tf.Tensor  # float32 [N, K], best first; -inf: there is none
-    parents: (
-        tf.Tensor
-    )  # int64 [N, K]: which hypotheses of the step before they continue
+    parents: tf.Tensor  # int64 [N, K]: the hypotheses that they continue
     limits: tf.Tensor  # int64 [N]: the length limits, including EOS
     prefix: tf.Tensor  # int64 [N, P + 1]: the first pieces, then PAD
 

@@ -63,11 +63,11 @@ def setting(
     )
 
 
-# Each makes a field of its group; the group "corpus" has only one field.
-for_model = functools.partial(setting, "model")
-for_training = functools.partial(setting, "training")
-for_decoding = functools.partial(setting, "decoding")
-for_machine = functools.partial(setting, "machine")
+# Fields of each group; the group "corpus" has only one.
+model_setting = functools.partial(setting, "model")
+training_setting = functools.partial(setting, "training")
+decoding_setting = functools.partial(setting, "decoding")
+machine_setting = functools.partial(setting, "machine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,167 +78,169 @@ class HParams:
     data: str = setting("corpus", "data/sample", "folder of a prepared corpus")
 
     # The model. These settings are fixed once training has begun.
-    dialect: str = for_model(
+    dialect: str = model_setting(
         "paper", f"the design: {', '.join(DIALECTS)}", choices=DIALECTS
     )
-    num_blocks: int = for_model(
+    num_blocks: int = model_setting(
         6, "number of encoder blocks, and of decoder blocks", below=BLOCK_LIMIT
     )
-    num_encoder_blocks: int = for_model(
+    num_encoder_blocks: int = model_setting(
         0, "number of encoder blocks; 0: num_blocks", minimum=0, below=BLOCK_LIMIT
     )
-    num_decoder_blocks: int = for_model(
+    num_decoder_blocks: int = model_setting(
         0, "number of decoder blocks; 0: num_blocks", minimum=0, below=BLOCK_LIMIT
     )
-    d_model: int = for_model(512, "width of the model", below=WIDTH_LIMIT)
-    d_ff: int = for_model(
+    d_model: int = model_setting(512, "width of the model", below=WIDTH_LIMIT)
+    d_ff: int = model_setting(
         2048, "inner width of the feed-forward networks", below=4 * WIDTH_LIMIT
     )
-    num_heads: int = for_model(8, "attention heads; a divisor of d_model")
-    positions: str = for_model(
+    num_heads: int = model_setting(8, "attention heads; a divisor of d_model")
+    positions: str = model_setting(
         "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
-    max_positions: int = for_model(
+    max_positions: int = model_setting(
         256, "rows in the table of learned positions", below=LENGTH_LIMIT
     )
-    pad_sources_to: int = for_model(
+    pad_sources_to: int = model_setting(
         0,
         "pad sources to this many pieces; 0: to the longest",
         minimum=0,
         below=LENGTH_LIMIT // 4,
     )
-    max_relative_position: int = for_model(
+    max_relative_position: int = model_setting(
         0,
         "relative positions are clipped to this distance; 0: none",
         minimum=0,
         below=LENGTH_LIMIT,
     )
-    proximity_bias: bool = for_model(False, "prefer nearby positions")
-    source_vocab_size: int = for_model(
+    proximity_bias: bool = model_setting(False, "prefer nearby positions")
+    source_vocab_size: int = model_setting(
         0, "source vocabulary size; 0: from the data", minimum=0
     )
-    target_vocab_size: int = for_model(
+    target_vocab_size: int = model_setting(
         0, "target vocabulary size; 0: from the data", minimum=0
     )
-    joint_vocab: bool = for_model(True, "both languages share one vocabulary")
+    joint_vocab: bool = model_setting(True, "both languages share one vocabulary")
 
     # Training.
-    batch_tokens: int = for_training(
+    batch_tokens: int = training_setting(
         4096, "maximum tokens per batch on either side, with padding"
     )
-    accumulate: int = for_training(
+    accumulate: int = training_setting(
         1,
         "batches summed into one update; if it changes, a run reads some batches "
         "again, or leaves some out",
         below=SHARD_LIMIT,
     )
-    shards: int = for_training(
+    shards: int = training_setting(
         0,
         "shards per batch of a deterministic run; 0: 1, or 8 with several workers",
         minimum=0,
         below=SHARD_LIMIT,
     )
-    max_steps: int = for_training(
+    max_steps: int = training_setting(
         100000,
         "total number of updates; with the schedule linear, the learning rate ends "
         "near 0 there, and rises again if a finished run gets more",
     )
-    schedule: str = for_training(
+    schedule: str = training_setting(
         "", "noam, noam_by_peak, rsqrt, constant, linear; empty: the dialect's"
     )
-    learning_rate: float = for_training(
+    learning_rate: float = training_setting(
         0.0,
         "factor of the schedule: with linear, constant and noam_by_peak, the peak; 0: "
         "the dialect's",
         minimum=0,
     )
-    warmup_steps: int = for_training(4000, "steps to the peak learning rate")
-    dropout_rate: float = for_training(
+    warmup_steps: int = training_setting(4000, "steps to the peak learning rate")
+    dropout_rate: float = training_setting(
         0.1, "fraction of activations dropped", minimum=0, below=1
     )
-    attention_dropout: float = for_training(
+    attention_dropout: float = training_setting(
         -1.0,
         "fraction of attention weights dropped; -1: the dialect's",
         minimum=-1,
         below=1,
     )
-    ffn_dropout: float = for_training(
+    ffn_dropout: float = training_setting(
         -1.0,
         "fraction of inner feed-forward activations dropped; -1: the dialect's",
         minimum=-1,
         below=1,
     )
-    label_smoothing: float = for_training(
+    label_smoothing: float = training_setting(
         0.1, "probability taken from the true piece", minimum=0, below=1
     )
-    r_drop: float = for_training(
+    r_drop: float = training_setting(
         0.0,
         "weight of R-Drop, which makes two passes with different dropout agree, at "
         "twice the cost; 0: one pass; try 5",
         minimum=0,
     )
-    clip_norm: float = for_training(
+    clip_norm: float = training_setting(
         0.0, "maximum gradient norm; 0: no limit", minimum=0
     )
-    seed: int = for_training(
+    seed: int = training_setting(
         1, "seed of variables, batches, dropout, and of the search sample", minimum=0
     )
-    log_every: int = for_training(50, "steps between log lines")
-    save_every: int = for_training(1000, "steps between checkpoints")
-    keep_checkpoints: int = for_training(5, "newest checkpoints to keep")
-    on_save_error: str = for_training(
+    log_every: int = training_setting(50, "steps between log lines")
+    save_every: int = training_setting(1000, "steps between checkpoints")
+    keep_checkpoints: int = training_setting(5, "newest checkpoints to keep")
+    on_save_error: str = training_setting(
         "stop", "if saving fails: stop or continue", choices=("stop", "continue")
     )
-    eval_every: int = for_training(1000, "steps between dev BLEU scores")
-    patience: int = for_training(
+    eval_every: int = training_setting(1000, "steps between dev BLEU scores")
+    patience: int = training_setting(
         0, "stop after this many evaluations without a better BLEU; 0: off", minimum=0
     )
 
     # Decoding.
-    search: str = for_decoding("beam", "beam, greedy or sample")
-    beam_size: int = for_decoding(4, "hypotheses kept at each step", below=2**10)
-    length_penalty: float = for_decoding(
+    search: str = decoding_setting("beam", "beam, greedy or sample")
+    beam_size: int = decoding_setting(4, "hypotheses kept at each step", below=2**10)
+    length_penalty: float = decoding_setting(
         0.6, "alpha: how strongly to prefer long translations", minimum=0
     )
-    min_length: int = for_decoding(
+    min_length: int = decoding_setting(
         0, "minimum number of pieces in a translation", minimum=0, below=LENGTH_LIMIT
     )
-    no_repeat_ngram: int = for_decoding(
+    no_repeat_ngram: int = decoding_setting(
         0, "never produce the same n pieces in a row twice; 0: off", minimum=0
     )
-    temperature: float = for_decoding(
+    temperature: float = decoding_setting(
         1.0, "sample: below 1 favours likely pieces", minimum=0.01
     )
-    top_k: int = for_decoding(
+    top_k: int = decoding_setting(
         0, "sample: from the k likeliest pieces; 0: from all", minimum=0
     )
-    top_p: float = for_decoding(
+    top_p: float = decoding_setting(
         0.0,
         "sample: from the likeliest pieces up to this total probability; 0: from all",
         minimum=0,
         below=1,
     )
-    max_extra_length: int = for_decoding(
+    max_extra_length: int = decoding_setting(
         50,
         "pieces by which a translation may exceed its source",
         minimum=0,
         below=LENGTH_LIMIT,
     )
-    max_source_length: int = for_decoding(
+    max_source_length: int = decoding_setting(
         1000, "pieces of a line to translate; the rest is cut off", below=INT_LIMIT // 2
     )
-    decode_batch_size: int = for_decoding(
+    decode_batch_size: int = decoding_setting(
         64, "sentences per batch; 1: the lowest latency"
     )
-    decode_precision: str = for_decoding(
+    decode_precision: str = decoding_setting(
         "float32",
         "float32; bfloat16 is faster in batches, but slightly less precise",
         choices=("float32", "bfloat16"),
     )
 
     # The machine: how it computes, not what it computes.
-    precision: str = for_machine("float32", "float32, bfloat16; float16 (CPU: slow)")
-    deterministic: bool = for_machine(
+    precision: str = machine_setting(
+        "float32", "float32, bfloat16; float16 (CPU: slow)"
+    )
+    deterministic: bool = machine_setting(
         False, "one thread: runs are slower, but identical to the last bit"
     )
 

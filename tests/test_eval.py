@@ -18,7 +18,7 @@ from transformer import hparams
 from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores
 from transformer.logdir.names import BEST
-from transformer.text.data_folder import read_parallel
+from transformer.text.data_folder import name_text, read_parallel
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -89,7 +89,7 @@ def test_translations_of_another_text_are_another_file(
     run("--logdir", logdir, "--compare", other_logdir, "--samples", "40")
     assert len(set(corpora.read_tree(other_logdir)) - set(before)) == 1
     os.remove(os.path.join(other, "test.de"))  # a folder without this split
-    name = scores.name_beside(read_parallel(digits, "test"), other)
+    name = name_text(read_parallel(digits, "test"), other)
     assert re.fullmatch(r"test-[0-9a-f]{8}", name)
 
 

@@ -19,7 +19,7 @@ from transformer.runtime.errors import (
     SettingsError,
     missing_package,
 )
-from transformer.text.data_folder import ParallelText, hash_lines, load_text
+from transformer.text.data_folder import load_text as load_text
 from transformer.text.translations import Translation
 
 SAMPLES = 1000  # drawn for an interval, and for a test; the default of sacreBLEU
@@ -90,26 +90,6 @@ class Scores(Dict[str, Score]):
     def ter(self) -> float:
         """The value of TER."""
         return self["ter"].value
-
-
-def name_beside(text: ParallelText, own_data: str) -> str:
-    """Return the name of a text in the translations beside a checkpoint.
-
-    The name of a split ends with a hash if the split of the log directory's own data
-    folder has other sources, so that translations of the two are different files. If
-    the folder is missing, the split counts as its own: the folder has moved.
-
-    Args:
-      text: the text.
-      own_data: the data folder that the log directory names.
-    """
-    if not text.is_split or not os.path.isdir(own_data):
-        return text.name
-    try:
-        is_own = load_text(own_data, text.name)[0] == text.sources
-    except (OSError, ValueError):
-        is_own = False
-    return text.name if is_own else f"{text.name}-{hash_lines(text.sources)}"
 
 
 def score(

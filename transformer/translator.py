@@ -560,15 +560,15 @@ class Translator(BaseTranslator):
                     )
         return results
 
-    def chosen_head(self) -> Optional[alignment.Head]:
-        """Return the head that was chosen to align words; None if none was."""
+    def read_chosen_head(self) -> Optional[alignment.Head]:
+        """Read which head was chosen to align words; return None if none was."""
         return alignment.read_chosen_head(self.logdir, self.checkpoints[0], self.hp)
 
     def _add_alignments(
         self, lines: Sequence[str], translations: List[List[Translation]]
     ) -> List[List[Translation]]:
         """Return the translations with their alignments."""
-        head = self.chosen_head() or alignment.default_head(self.hp.decoder_blocks)
+        head = self.read_chosen_head() or alignment.default_head(self.hp.decoder_blocks)
         sources = [line for line, n_best in zip(lines, translations) for _ in n_best]
         targets = [best.text for n_best in translations for best in n_best]
         pairs = iter(self.align(sources, targets, [head]))

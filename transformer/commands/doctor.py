@@ -17,9 +17,9 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
-from transformer.evaluation import name_beside, score
+from transformer.evaluation import score
 from transformer.logdir.names import checkpoint_step, translations_path
-from transformer.text.data_folder import ParallelText, read_parallel
+from transformer.text.data_folder import ParallelText, name_text, read_parallel
 from transformer.text.lines import read_lines
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
@@ -209,7 +209,7 @@ def find_translations(
     Args: as in `diagnose`.
     """
     logdir = os.path.dirname(checkpoint) or os.curdir
-    name = name_beside(text, hparams.load(logdir).data)
+    name = name_text(text, hparams.load(logdir).data)
     origin = path or translations_path(checkpoint, name)
     translations: List[str] = []
     if path or os.path.isfile(origin):

@@ -39,13 +39,13 @@ from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.commands.translate import add_engine
-from transformer.evaluation import METRICS, Comparison, Scores, Similarity, name_beside
+from transformer.evaluation import METRICS, Comparison, Scores, Similarity
 from transformer.exports.ctranslate2 import CTRANSLATE2
 from transformer.logdir import manifests
 from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointNotFound
-from transformer.text.data_folder import ParallelText, read_parallel
+from transformer.text.data_folder import ParallelText, name_text, read_parallel
 from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> None:
     if others:
         comparisons = compare_systems(systems, text, args.samples)
         print_comparisons(comparisons)
-        report["compared"] = list(map(comparison_report, comparisons))
+        report["compared"] = list(map(make_comparison_report, comparisons))
     write_json(args.json, report)
     refuse_unwritten(systems.values())
 
@@ -324,7 +324,7 @@ def name_of_translations(
       fast: the fast engine, if it translated.
     """
     saved = hparams.load(logdir)
-    name = name_beside(text, saved.data)
+    name = name_text(text, saved.data)
     if fast:
         name += f".{fast.name}-{fast.quantization}"
     elif hp.decode_precision != "float32":
@@ -462,7 +462,7 @@ def make_report(
     return report
 
 
-def comparison_report(comparison: Comparison) -> Dict[str, Any]:
+def make_comparison_report(comparison: Comparison) -> Dict[str, Any]:
     """Return a Comparison as a dict of JSON types."""
     systems = [system._asdict() for system in comparison.systems]
     return dict(comparison._asdict(), systems=systems)

@@ -250,7 +250,7 @@ def refuse_split(args: argparse.Namespace) -> None:
 
 def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
     """Warn if no attention head was chosen to align words."""
-    if translator.chosen_head() is None:
+    if translator.read_chosen_head() is None:
         head = default_head(translator.hp.decoder_blocks)
         warn(
             f"--alignments: no head was chosen for {translator.checkpoints[0]}, using "

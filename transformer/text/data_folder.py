@@ -338,3 +338,23 @@ def read_parallel(
 def hash_lines(lines: Sequence[str]) -> str:
     """Return eight hexadecimal digits that identify lines of text."""
     return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:8]
+
+
+def name_text(text: ParallelText, own_data: str) -> str:
+    """Return the name under which translations of a text are stored.
+
+    The name of a split ends with a hash if the split of the log directory's own data
+    folder has other sources, so that translations of the two are different files. If
+    the folder is missing, the split counts as its own: the folder has moved.
+
+    Args:
+      text: the text.
+      own_data: the data folder that the log directory names.
+    """
+    if not text.is_split or not os.path.isdir(own_data):
+        return text.name
+    try:
+        is_own = load_text(own_data, text.name)[0] == text.sources
+    except (OSError, ValueError):
+        is_own = False
+    return text.name if is_own else f"{text.name}-{hash_lines(text.sources)}"

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 
 import corpora
@@ -104,6 +105,29 @@ def test_the_request_of_a_client_that_disconnects_is_not_computed(server, model)
     assert "left" not in sum(model.batches, [])
 
 
+@pytest.mark.parametrize("num_requests", [1, 2])
+def test_a_client_that_stops_sending_gets_its_answers(
+    server, model, monkeypatch, num_requests
+):
+    """It has shut down one direction of the connection, as `nc -N` does."""
+    monkeypatch.setattr(service, "SECONDS_TO_PROBE", 0.05)
+    model.gate.clear()
+    body = b'{"text": "x"}'
+    request = (
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n"
+        b"Content-Type: application/json\r\n\r\n" + body
+    )
+    with socket.create_connection(server.server_address, timeout=60) as client:
+        client.sendall(num_requests * request)
+        client.shutdown(socket.SHUT_WR)
+        model.begun.acquire()
+        time.sleep(0.3)  # several probes
+        model.gate.set()
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 200 ") == answer.count(b'"X"') == num_requests
+    assert server.jobs.cancelled == 0
+
+
 def test_a_sentence_that_fails_fails_alone(server, model):
     answers = translate_together(server, model, ["good", "fail", "fine"])
     assert [answers[text][0] for text in ("good", "fine")] == [200, 200]
@@ -138,6 +162,32 @@ def test_drain_finishes_the_waiting_jobs_and_accepts_no_more(model):
         with pytest.raises(OSError):
             ask(server, "/healthz")
         server.drain = lambda: None  # it is drained already
+
+
+def test_drain_waits_for_every_accepted_request_and_says_how_long(
+    model, monkeypatch, caplog
+):
+    """However long they take: the limit is for clients that do not read."""
+    monkeypatch.setattr(service, "SECONDS_TO_STOP", 0.2)
+    monkeypatch.setattr(jobs, "MAX_BATCH_SIZE", 1)
+    texts = [f"text {i}" for i in range(6)]
+
+    def translate(requests):
+        time.sleep(0.4)
+        return Echo.translate(model, requests)
+
+    model.translate = translate
+    with serve([model]) as server:
+        threads, answers = start_clients(server, texts)
+        corpora.wait_until(lambda: len(server.jobs) == 4)
+        with caplog.at_level(logging.INFO, "transformer.service"):
+            server.drain()
+        for thread in threads:
+            thread.join(60)
+    assert [answers[text][0] for text in texts] == [200] * 6
+    [line] = [line for line in caplog.messages if line.startswith("stopping")]
+    sentences, seconds = map(int, re.findall(r"\d+", line))
+    assert sentences == 4 and 2 <= seconds <= 3
 
 
 def test_health_and_models(server):
@@ -187,6 +237,35 @@ def test_a_full_queue_says_when_to_return(server, monkeypatch):
     status, sentence = check_error(answer)
     assert status == 429 and "busy" in sentence and int(answer[2]["Retry-After"]) >= 1
     assert ask(server, "/translate", {"text": ["x"]})[0] == 200
+
+
+def test_retry_after_is_the_time_until_there_is_room(server, model, monkeypatch):
+    monkeypatch.setattr(jobs, "MAX_WAITING", 4)
+    monkeypatch.setattr(jobs, "MAX_BATCH_SIZE", 2)
+    monkeypatch.setattr(model, "inspect", lambda _: time.sleep(1.5) or [{}])
+    ask(server, "/see", {"text": "x"})  # the time of the page does not count
+
+    def translate(requests):
+        time.sleep(1.1)
+        return Echo.translate(model, requests)
+
+    model.translate = translate
+    ask(server, "/translate", {"text": "x"})
+    threads, _ = start_clients(server, ["a"])
+    corpora.wait_until(lambda: server.jobs._start[True])
+    more, _ = start_clients(server, ["b", "c", "d", "e"])
+    corpora.wait_until(lambda: len(server.jobs) == 4)
+    start = time.monotonic()
+    for num_texts, num_waiting in ((2, 2), (4, 0)):
+        status, _, headers = ask(server, "/translate", {"text": ["x"] * num_texts})
+        assert status == 429
+        corpora.wait_until(lambda number=num_waiting: len(server.jobs) == number)
+        seconds = time.monotonic() - start
+        seconds_said = int(headers["Retry-After"])
+        assert seconds_said - 1.2 <= seconds <= seconds_said
+        start = time.monotonic()
+    for thread in threads + more:
+        thread.join(60)
 
 
 @pytest.fixture

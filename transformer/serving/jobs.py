@@ -5,6 +5,7 @@ as one batch. The other thread computes what the page shows, one request at a ti
 may take seconds, and translations do not wait for it.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -12,12 +13,12 @@ import functools
 import math
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 MAX_WAITING = 1000
 MAX_WAITING_FOR_PAGE = 32  # each may take seconds
 MAX_BATCH_SIZE = 64
-MAX_RETRY_SECONDS = 60  # after which a rejected client is asked to return
+RECENT_BATCHES = 8  # whose time tells how long the next ones take
 
 
 class QueueError(Exception):
@@ -67,6 +68,13 @@ class Jobs:
         self.computed = 0  # jobs since the start
         self.seconds = 0.0  # of computing, in both threads
         self.cancelled = 0
+        # For each thread, the seconds that its last batches took, and the time when the
+        # present one began.
+        self._recent_seconds: Dict[bool, Deque[float]] = {
+            batched: collections.deque(maxlen=RECENT_BATCHES)
+            for batched in (True, False)
+        }
+        self._start: Dict[bool, Optional[float]] = {True: None, False: None}
         self._threads = [
             threading.Thread(target=self._run, args=[batched], name=name, daemon=True)
             for name, batched in (("translations", True), ("page", False))
@@ -87,33 +95,53 @@ class Jobs:
         with self._changed:
             if self._is_stopping:
                 raise QueueClosed("The server is stopping; ask again when it is back")
-            limit = MAX_WAITING
-            waiting = len(self)
-            if not all(job.batched for job in jobs):
-                limit = MAX_WAITING_FOR_PAGE
-                waiting = sum(not job.batched for job in self._waiting)
-            if waiting + len(jobs) > limit:
+            batched = all(job.batched for job in jobs)
+            limit = MAX_WAITING if batched else MAX_WAITING_FOR_PAGE
+            excess = self._count_waiting(batched) + len(jobs) - limit
+            if excess > 0:
                 raise QueueFull(
                     f"The server is busy: at most {limit:,} sentences may wait",
-                    self._estimate_wait(),
+                    max(1, self._estimate_seconds(batched, excess)),
                 )
             for job in jobs:
                 self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))
             self._changed.notify_all()
 
-    def drain(self) -> None:
-        """Accept no more jobs; return when the waiting ones are computed."""
+    def close(self) -> int:
+        """Accept no more jobs; estimate how many seconds the waiting ones take."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
+            return max(
+                self._estimate_seconds(batched, self._count_waiting(batched), True)
+                for batched in (True, False)
+            )
+
+    def drain(self) -> None:
+        """Accept no more jobs; return when the waiting ones are computed."""
+        self.close()
         for thread in self._threads:
             thread.join()
 
-    def _estimate_wait(self):
-        """Estimate how many seconds the waiting jobs take."""
-        seconds = len(self) * self.seconds / max(1, self.computed)
-        return min(MAX_RETRY_SECONDS, max(1, math.ceil(seconds)))
+    def _count_waiting(self, batched):
+        return sum(job.batched == batched for job in self._waiting)
+
+    def _estimate_seconds(self, batched, num_jobs, until_computed=False):
+        """Estimate in how many seconds the next jobs have left the queue.
+
+        Args:
+          batched: which thread computes them.
+          num_jobs: how many.
+          until_computed: estimate in how many seconds they are computed.
+        """
+        start = self._start[batched]
+        elapsed = 0.0 if start is None else time.monotonic() - start
+        batch_seconds = max([elapsed, *self._recent_seconds[batched]])
+        num_batches = math.ceil(num_jobs / (MAX_BATCH_SIZE if batched else 1))
+        if until_computed and start is not None:
+            num_batches += 1  # the present one
+        return math.ceil(num_batches * batch_seconds - elapsed)
 
     def _drop(self, job, future):
         """Remove a job from the queue if its client has cancelled it."""
@@ -130,6 +158,7 @@ class Jobs:
                 return
             if batch:
                 self._compute(batch)
+                self._start[batched] = None
 
     def _take_batch(self, batched) -> Optional[List[Job]]:
         """Wait for a batch and remove it from the queue.
@@ -151,7 +180,8 @@ class Jobs:
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
     def _compute(self, batch):
-        start = time.monotonic()
+        batched = batch[0].batched
+        self._start[batched] = start = time.monotonic()
         try:
             results = batch[0].work([job.argument for job in batch])
         except Exception as error:  # the client of the job receives it
@@ -164,6 +194,7 @@ class Jobs:
         with self._changed:
             self.batches += 1
             self.computed += len(batch)
-            self.seconds += time.monotonic() - start
+            self._recent_seconds[batched].append(time.monotonic() - start)
+            self.seconds += self._recent_seconds[batched][-1]
         for job, result in zip(batch, results):
             job.future.set_result(result)

@@ -7,6 +7,7 @@ docs/serving.md shows a proxy for these.
 """
 
 import asyncio
+import functools
 import json
 import logging
 import socket
@@ -37,7 +38,8 @@ from transformer.viewer.sentence_request import SentenceRequest
 MAX_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
 SECONDS_TO_SEND = 20  # within which a client must send its request
 SECONDS_TO_READ = 60  # within which a client must read each MiB of an answer
-SECONDS_TO_STOP = 20  # for answers in progress
+SECONDS_TO_STOP = 20  # for clients to read their answers when the service stops
+SECONDS_TO_PROBE = 0.5  # whether a client that has stopped sending is still there
 CLIENT_DISCONNECTED = 499  # the status in the log
 JSON_POLICY = "default-src 'none'"
 
@@ -83,6 +85,11 @@ class Service:
             ["path", "status"],
             registry=self._registry,
         )
+        self.slow_clients = prometheus_client.Counter(
+            "transformer_slow_clients",
+            "Connections closed because their client sent or read too slowly",
+            registry=self._registry,
+        )
         routes = [
             Route("/", self._get_page),
             Route("/healthz", self._get_health),
@@ -118,6 +125,9 @@ class Service:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._add_headers(MutableHeaders(scope=message))
+                if {"content-length", "transfer-encoding"} <= set(headers):
+                    # Where the request ends is doubtful (RFC 9112, 6.1).
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         app: Callable[..., Awaitable] = self._app
@@ -399,6 +409,12 @@ class Protocol(H11Protocol):
     """
 
     deadline: Optional[asyncio.TimerHandle] = None
+    is_half_closed = False
+    is_stopping = False
+
+    def __init__(self, *args, count_slow: Callable[[], None], **options):
+        super().__init__(*args, **options)
+        self._count_slow = count_slow
 
     def connection_made(self, transport) -> None:
         """Wait for the first request; close a connection if there are too many."""
@@ -411,7 +427,7 @@ class Protocol(H11Protocol):
                 for connection in connections
                 if connection.deadline and connection is not self
             ]
-            min(slow or [self], key=lambda protocol: protocol.deadline.when()).abort()
+            min(slow or [self], key=lambda protocol: protocol.deadline.when()).drop()
 
     def data_received(self, data: bytes) -> None:
         """Remove the deadline once a request is complete; never move it before."""
@@ -422,22 +438,57 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait until the answer is read, or for the next request."""
         super().on_response_complete()
+        if self.is_half_closed and not self._is_computing():
+            self.transport.close()
         self._set_deadline()
+
+    def eof_received(self) -> Any:
+        """Let a client that has only stopped sending wait for its answer.
+
+        uvicorn closes the connection. The packet is the same if the client has left;
+        but then its machine answers the next packets with a reset.
+        """
+        self.is_half_closed = True
+        self._probe()
+        return self._is_computing()
+
+    def shutdown(self) -> None:
+        """Close the connection after its answer, which must be read soon."""
+        super().shutdown()
+        self.is_stopping = True
+        self._set_deadline()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP with JSON, like every error; log it."""
+        log.info("%s sent what is not HTTP 400", (self.client or ["-"])[0])
+        body = b'{"error":"The request is not HTTP."}\n'
+        head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+        head += b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        self.transport.write(head + body)
+        self.transport.close()
 
     def connection_lost(self, exc) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
         self._clear_deadline()
 
-    def abort(self) -> None:
-        """Close the connection at once."""
+    def drop(self) -> None:
+        """Close the connection of a slow client at once."""
+        self._count_slow()
         self._clear_deadline()
         self.transport.abort()
+
+    def _probe(self):
+        """Send an interim response, which a client ignores, until the answer begins."""
+        is_waiting = self._is_computing() and not self.cycle.response_started
+        if is_waiting and self.conn.their_http_version == b"1.1":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(SECONDS_TO_PROBE, self._probe)
 
     def _is_computing(self):
         """Return whether a request is complete and its answer is not."""
         cycle = self.cycle  # the newest request
-        return cycle and not (cycle.more_body or cycle.response_complete)
+        return bool(cycle and not (cycle.more_body or cycle.response_complete))
 
     def _set_deadline(self):
         self._clear_deadline()
@@ -448,7 +499,9 @@ class Protocol(H11Protocol):
             return
         else:
             seconds = SECONDS_TO_SEND
-        self.deadline = self.loop.call_later(seconds, self.abort)
+        if self.is_stopping:
+            seconds = min(seconds, SECONDS_TO_STOP)
+        self.deadline = self.loop.call_later(seconds, self.drop)
 
     def _clear_deadline(self):
         if self.deadline is not None:
@@ -499,10 +552,11 @@ class Server:
         self._stopped = threading.Event()
         host_names = ["localhost", address[0], socket.gethostname(), *host_names]
         service = Service(models, jobs, [name.lower() for name in host_names], split)
+        protocol: Any = functools.partial(Protocol, count_slow=service.slow_clients.inc)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 service,
-                http=Protocol,
+                http=protocol,
                 ws="none",
                 loop="asyncio",
                 lifespan="off",
@@ -510,7 +564,6 @@ class Server:
                 access_log=False,
                 log_level=logging.WARNING,
                 server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_STOP,
             )
         )
 
@@ -524,5 +577,10 @@ class Server:
     def drain(self) -> None:
         """Accept no new clients, finish the waiting jobs, and send the answers."""
         self._server.should_exit = True
+        log.info(
+            "stopping when the %d waiting sentences are computed, in about %d s",
+            len(self.jobs),
+            self.jobs.close(),
+        )
         self.jobs.drain()
         self._stopped.wait(2 * SECONDS_TO_STOP)

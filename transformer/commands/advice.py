@@ -5,6 +5,7 @@ shows the message, and after it the advice for the class of the exception.
 """
 
 import os
+import shlex
 from typing import Any, Callable, Dict, Type
 
 from transformer.commands.terminal import command_line, command_name
@@ -23,12 +24,52 @@ def advise_on_vocabulary(error: errors.VocabularyNotFound) -> str:
     )
 
 
+def advise_on_equal_sides(error: errors.SidesEqual) -> str:
+    """Return how to cut a file with both languages."""
+    path = shlex.quote(error.path)
+    if error.separator == "{":
+        return "write each language into a file of its own, with jq for example"
+    if not error.separator:
+        return "give the file of the other language"
+    cut = "cut " + ("" if error.separator == "\t" else f"-d '{error.separator}' ")
+    numbers = ("-f1", "-f2")
+    if error.separator == "|||":
+        cut, numbers = "awk -F ' *[|]{3} *' ", ("'{print $1}'", "'{print $2}'")
+    commands = [
+        f"{cut}{number} {path} > {path}.{side}"
+        for number, side in zip(numbers, ("source", "target"))
+    ]
+    return f"cut its columns: {'; '.join(commands)}"
+
+
+def advise_on_sides(error: errors.SidesInOneFile) -> str:
+    """Return how to name one of the texts in a file."""
+    names = [f"{error.path}#{label}" for label in error.labels]
+    return f"name one of them: {' or '.join(map(shlex.quote, names[:4]))}"
+
+
+UNPACK = {
+    "tar": "tar xf",
+    "zip": "unzip",
+    "bzip2": "bunzip2",
+    "xz": "unxz",
+    "zstd": "unzstd",
+    "7z": "7z x",
+    "rar": "unrar x",
+}
+
 # The extension point for advice: exception class → a function of the exception that
 # returns what to do about it, or "". A class without a row has the advice of its base.
 ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.TextNotFound: lambda error: (
         f"name the files with --{error.split} SOURCE TARGET, or their endings with "
         "--source_lang and --target_lang"
+    ),
+    errors.SidesEqual: advise_on_equal_sides,
+    errors.SidesInOneFile: advise_on_sides,
+    errors.SidesReversed: lambda error: "change the order of the two files",
+    errors.FileNotText: lambda error: (
+        f"unpack it with {UNPACK[error.kind]} {shlex.quote(error.path)}"
     ),
     errors.DataFolderNotPrepared: lambda error: (
         "name the folder with --data, or run "

@@ -10,17 +10,28 @@ something was found, 2 for an error.
 
 import argparse
 import collections
+import contextlib
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.evaluation import score
 from transformer.logdir.names import checkpoint_step, translations_path
-from transformer.text.data_folder import ParallelText, name_text, read_parallel
+from transformer.text.data_folder import (
+    SIDES,
+    ParallelText,
+    name_text,
+    open_integers,
+    read_parallel,
+)
+from transformer.text.line_lengths import find_misalignment
 from transformer.text.lines import read_lines
+from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
@@ -110,6 +121,31 @@ def find_copied_references(texts: Texts) -> Optional[str]:
     )
 
 
+def find_misaligned_pairs(texts: Texts) -> Optional[str]:
+    """Find references that are the translations of other lines."""
+    misalignment = find_misalignment(
+        [len(line) for line in texts.sources], [len(line) for line in texts.references]
+    )
+    if not misalignment:
+        return None
+    return f"{describe_misalignment(misalignment)}; check the order of the lines"
+
+
+def find_misaligned_translations(texts: Texts) -> Optional[str]:
+    """Find translations that belong to other lines, by a shift."""
+    misalignment = find_misalignment(
+        [len(line) for line in texts.references],
+        [len(line) for line in texts.translations],
+    )
+    if not misalignment or not misalignment.shift:
+        return None
+    return (
+        f"from about line {misalignment.first} on, the lengths of the translations "
+        f"fit those of the references {-misalignment.shift:+d} lines further: the "
+        "translations lack a line, or have one too many"
+    )
+
+
 def find_other_case(texts: Texts) -> Optional[str]:
     """Find references that differ from the translations mostly in upper case."""
     cased = score(texts.translations, texts.references).bleu
@@ -127,6 +163,8 @@ def find_other_case(texts: Texts) -> Optional[str]:
 
 SYMPTOMS = {
     "references that are the source": find_copied_references,
+    "misaligned lines": find_misaligned_pairs,
+    "misaligned translations": find_misaligned_translations,
     "another case": find_other_case,
     "translations that ignore the source": find_ignored_source,
     "unknown pieces": find_unknown_pieces,
@@ -157,6 +195,24 @@ def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
     return (
         f"step {step} is before the end of the warm-up, step {hp.warmup_steps} "
         "(--warmup_steps): train for longer, or shorten the warm-up"
+    )
+
+
+def find_misaligned_training(data: str) -> str:
+    """Explain that the train pairs of a data folder are misaligned, or return ""."""
+    lengths = []
+    with contextlib.suppress(OSError, ValueError):  # the data folder may be gone
+        for side in SIDES:
+            path = os.path.join(data, f"train.{side}.offsets.npy")
+            lengths.append(np.diff(open_integers(path)))
+    if len(lengths) < 2 or len(lengths[0]) != len(lengths[1]):
+        return ""
+    misalignment = find_misalignment(*lengths)
+    if not misalignment:
+        return ""
+    return (
+        f"in {data}, {describe_misalignment(misalignment, 'pair')}; "
+        f"{command_name('prepare')} names the lines of the text"
     )
 
 
@@ -193,6 +249,7 @@ def diagnose(
     findings = {"too few steps": ""}
     if bleu < LOW_BLEU:
         findings["too few steps"] = find_short_training(hp, checkpoint)
+    findings["misaligned training pairs"] = find_misaligned_training(hp.data)
     for name, find_symptom in SYMPTOMS.items():
         findings[name] = find_symptom(texts) or ""
     if findings["translations that ignore the source"]:  # these resemble nothing

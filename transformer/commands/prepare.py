@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
+from transformer.runtime.errors import SidesReversed
 from transformer.runtime.files import refuse_unwritable, temporary_folder
 from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
@@ -25,7 +26,9 @@ from transformer.text.corpus import (
     SplitText,
     choose_languages,
     copy_text,
+    describe_lost_text,
     encode_split,
+    find_lost_text,
     find_splits,
     read_split,
     report_lines,
@@ -42,6 +45,11 @@ from transformer.text.data_folder import (
     write_summary,
 )
 from transformer.text.lines import FilePair
+from transformer.text.pair_checks import (
+    count_common_pairs,
+    describe_findings,
+    is_reversed,
+)
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
 MAX_WEIGHT = 1000  # a larger one is a mistake
@@ -140,7 +148,10 @@ def _add_training_flags(group: cli.FlagGroup) -> None:
         "--normalization",
         choices=("nmt_nfkc", "nfkc", "identity"),
         help="SentencePiece's rule for characters, which translations follow too: "
-        "nmt_nfkc replaces full-width punctuation, ligatures and superscripts "
+        "nmt_nfkc changes ½ into 1⁄2, m² into m2, … into ..., ligatures, full-width "
+        "punctuation and decomposed letters, deletes control characters, and turns "
+        "zero-width non-joiners and marks of direction into spaces; nfkc keeps the "
+        "latter; identity changes nothing but spaces "
         "[nmt_nfkc; identity for languages that are written without spaces]",
     )
     group.add_argument(
@@ -366,8 +377,11 @@ def run(args: argparse.Namespace) -> None:
         split: read_split(split, pairs, args.copies if split == "train" else 1)
         for split, pairs in find_splits(file_pairs, args.out, languages).items()
     }
+    refuse_reversed_pairs(texts)
     if args.vocab_from:
         refuse_reversed(args.vocab_from, *languages)
+    for text in texts.values():
+        print_lines(*report_findings(text, texts["train"]))
     with temporary_folder(args.out) as work_dir:
         existing_paths = copy_texts(texts, languages, args.out, work_dir)
         if args.vocab_from:
@@ -395,6 +409,42 @@ def run(args: argparse.Namespace) -> None:
         new_paths = [os.path.join(work_dir, name) for name in os.listdir(work_dir)]
         write_summary(work_dir, summary, new_paths + existing_paths)
         publish(work_dir, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
+
+
+def refuse_reversed_pairs(texts: Dict[str, SplitText]) -> None:
+    """Raise SidesReversed if files have the languages in another order than train."""
+    first, *others = [
+        file_pair for text in texts.values() for file_pair in text.file_pairs
+    ]
+    for file_pair in others:
+        if is_reversed(file_pair, first):
+            raise SidesReversed(
+                f"expected the languages in the same order as in {first.source} and "
+                f"{first.target}, got {file_pair.source} and {file_pair.target}"
+            )
+
+
+def report_findings(text: SplitText, train: SplitText) -> List[str]:
+    """Return what seems to be wrong with the files of a split.
+
+    Args:
+      text: the text of the split.
+      train: the text of the train split.
+    """
+    lines = []
+    for file_pair, findings in zip(text.file_pairs, text.findings):
+        lines += [
+            f"{text.split}: warning: {file_pair.source} and {file_pair.target}: {line}"
+            for line in describe_findings(findings)
+        ]
+    if text.split != "train":
+        common, num_pairs = count_common_pairs(train.file_pairs, text.file_pairs[0])
+        if common:
+            lines.append(
+                f"{text.split}: warning: {common:,} of {num_pairs:,} pairs are in "
+                "train, too"
+            )
+    return lines
 
 
 def copy_texts(
@@ -431,6 +481,14 @@ def encode_and_report(
             make_reporter(split),
         )
         print_lines(*report_lines(text, entries[split]))
+        if split == "dev":
+            print_lines(
+                *(
+                    f"{split}: warning: {describe_lost_text(lost)}; see "
+                    "--normalization, --character_coverage and --byte_fallback"
+                    for lost in find_lost_text(text, options.folder)
+                )
+            )
     return entries
 
 

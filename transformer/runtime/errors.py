@@ -10,6 +10,10 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   └── ProgramNotFound           the program that workers should run is missing
     ├── CorpusError               text or a data folder cannot be used
     │   ├── TextNotFound              the text of a split is missing
+    │   ├── SidesInOneFile            a file has several languages or references
+    │   ├── SidesEqual                the source is the same text as the target
+    │   ├── SidesReversed             the source is in the language of the target
+    │   ├── FileNotText               a file is an archive, or compressed
     │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
     │   └── DataFolderChanged         its files are not those that were prepared
     ├── VocabularyError           a vocabulary cannot be used
@@ -43,7 +47,7 @@ The first argument of each class is the message, so that an exception can be sen
 another process.
 """
 
-from typing import Optional
+from typing import Optional, Sequence
 
 REFUSED = 2  # the exit status of every refusal, including argparse's
 
@@ -86,6 +90,52 @@ class TextNotFound(CorpusError, FileNotFoundError):
     def __init__(self, message: str, split: str = ""):
         super().__init__(message)
         self.split = split
+
+
+class SidesInOneFile(CorpusError):
+    """A file holds several languages, or several references.
+
+    Attributes:
+      path: the file.
+      labels: the names of its texts.
+    """
+
+    def __init__(self, message: str, path: str = "", labels: Sequence[str] = ()):
+        super().__init__(message)
+        self.path = path
+        self.labels = labels
+
+
+class SidesEqual(CorpusError):
+    """Each line would be paired with itself.
+
+    Attributes:
+      path: the file, if it was given for both sides.
+      separator: what seems to separate its two columns, or "".
+    """
+
+    def __init__(self, message: str, path: str = "", separator: str = ""):
+        super().__init__(message)
+        self.path = path
+        self.separator = separator
+
+
+class SidesReversed(CorpusError):
+    """The source text is in the language of the target, and the other way round."""
+
+
+class FileNotText(CorpusError):
+    """A file is an archive, or compressed in a way that is not read.
+
+    Attributes:
+      path: the file.
+      kind: "tar", "zip", "bzip2", "xz", "zstd", "7z" or "rar".
+    """
+
+    def __init__(self, message: str, path: str = "", kind: str = ""):
+        super().__init__(message)
+        self.path = path
+        self.kind = kind
 
 
 class DataFolderNotPrepared(CorpusError, FileNotFoundError):

@@ -12,6 +12,7 @@ import functools
 import itertools
 import os
 import random
+import unicodedata
 from typing import (
     Any,
     Callable,
@@ -30,7 +31,8 @@ from transformer.runtime import pool
 from transformer.runtime.errors import CorpusError, TextNotFound
 from transformer.runtime.files import name_file_in_errors
 from transformer.text.data_folder import SIDES, SPLITS, language_of, write_integers
-from transformer.text.lines import FilePair, count_pairs, read_lines, read_pairs
+from transformer.text.lines import FilePair, read_lines, read_pairs, split_label
+from transformer.text.pair_checks import PairFindings, check_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
     SEPARATE_MODELS,
@@ -55,6 +57,7 @@ class SplitText(NamedTuple):
     file_pairs: List[FilePair]  # only train may have more than one
     counts: List[int]  # the number of pairs of lines in each
     copies: int = 1  # how many times the text is encoded
+    findings: Sequence[PairFindings] = ()  # what was found in each file pair
 
 
 def read_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> SplitText:
@@ -68,15 +71,17 @@ def read_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> Split
     Raises:
       CorpusError: a file cannot be read, the two files of a pair differ in length, or
         there are no lines.
+      SidesEqual: the two files of a pair hold the same text.
     """
-    counts = [count_pairs(split, file_pair) for file_pair in file_pairs]
+    findings = [check_pairs(split, file_pair) for file_pair in file_pairs]
+    counts = [finding.num_pairs for finding in findings]
     if not any(counts):
         paths = ", ".join(path for file_pair in file_pairs for path in file_pair[:2])
         raise CorpusError(
             f"{split}: expected text, got empty files: {paths}; write text into them, "
             "or name other files"
         )
-    return SplitText(split, file_pairs, counts, copies)
+    return SplitText(split, file_pairs, counts, copies, findings)
 
 
 def choose_languages(
@@ -137,7 +142,8 @@ def find_splits(
                     split,
                 )
             pairs = [FilePair(paths[0], paths[1])]
-        for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
+        for name in itertools.chain.from_iterable(pair[:2] for pair in pairs):
+            path, _ = split_label(name)
             if not os.path.isfile(path):
                 problem = "does not exist"
                 if os.path.exists(path):
@@ -177,7 +183,7 @@ def copy_text(
     for path, name in zip(file_pair[:2], names):
         existing = os.path.join(folder, name)
         copy = os.path.join(work_dir, name)
-        if os.path.exists(existing) and os.path.samefile(path, existing):
+        if os.path.exists(existing) and _is_same_file(path, existing):
             existing_paths.append(existing)
             continue
         write_text(path, copy)
@@ -187,6 +193,11 @@ def copy_text(
                 "text; remove it, or choose another folder"
             )
     return existing_paths
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """Return whether two names are those of the same file."""
+    return not split_label(path)[1] and os.path.samefile(path, other)
 
 
 def write_text(text_path: str, path: str) -> int:
@@ -305,23 +316,28 @@ def make_encoder(
       threads: the number of SentencePiece threads; -1: one per core.
     """
     random_source = random.Random()
-    vocabularies: List[BaseVocabulary] = list(load_vocabularies(options.folder)[:2])
+    plain = load_vocabularies(options.folder)[:2]
+    vocabularies: List[BaseVocabulary] = list(plain)
     if options.bpe_dropout:
         vocabularies = [
             DropoutVocabulary(vocabulary.path, options.bpe_dropout, random_source)
             for vocabulary in vocabularies
         ]
-    for vocabulary in vocabularies:
+    for vocabulary in (*plain, *vocabularies):
         vocabulary.threads = threads
 
     def encode(chunk):
         random_source.seed(chunk.name)
+        dropped: collections.Counter = collections.Counter()
+        sides = chunk.lines
+        if options.bpe_dropout:
+            sides = leave_out_long_pairs(plain, sides, options.max_length)
+            dropped["too_long"] = len(chunk.lines[0]) - len(sides[0])
         encoded = [
             vocabulary.encode_lines(lines)
-            for vocabulary, lines in zip(vocabularies, chunk.lines)
+            for vocabulary, lines in zip(vocabularies, sides)
         ]
         pairs = []
-        dropped: collections.Counter = collections.Counter()
         for ids in zip(*encoded):
             reason = reason_to_drop(ids, options)
             if reason:
@@ -338,6 +354,28 @@ def make_encoder(
         return EncodedChunk(chunk.file_pair, arrays, lengths, dict(dropped))
 
     return encode
+
+
+def leave_out_long_pairs(
+    vocabularies: Sequence[BaseVocabulary],
+    sides: Tuple[List[str], List[str]],
+    max_length: int,
+) -> Tuple[List[str], List[str]]:
+    """Leave out the pairs that are too long without BPE-dropout: with it, they grow.
+
+    The time of BPE-dropout grows with the square of the length of a word.
+
+    Args:
+      vocabularies: of source and target, without dropout.
+      sides: the lines of source and target.
+      max_length: the largest number of pieces on either side.
+    """
+    encoded = [
+        vocabulary.encode_lines(lines) for vocabulary, lines in zip(vocabularies, sides)
+    ]
+    is_short = [max(map(len, ids)) <= max_length for ids in zip(*encoded)]
+    source, target = (list(itertools.compress(lines, is_short)) for lines in sides)
+    return source, target
 
 
 def id_dtype(vocabulary: BaseVocabulary) -> type:
@@ -510,6 +548,75 @@ def repeat_sentences(
         sentence for sentence, count in zip(sentences, repeats) for _ in range(count)
     ]
     return np.concatenate([ids[:0], *repeated])
+
+
+class LostText(NamedTuple):
+    """Lines of a side of a split that encoding and decoding change.
+
+    Spaces do not count.
+    """
+
+    side: str  # source or target
+    num_lines: int  # that change
+    total: int
+    before: str  # the first word that changes
+    after: str
+    characters: str  # that are lost in the line of that word
+
+
+def find_lost_text(text: SplitText, folder: str) -> List[LostText]:
+    """Return the sides of a split that the vocabularies of a folder cannot give back.
+
+    A translation in other characters than its reference has a lower BLEU.
+
+    Args:
+      text: the text of the split.
+      folder: holds the vocabularies.
+    """
+    losses = []
+    for index, side in enumerate(SIDES):
+        vocabulary = load_vocabularies(folder)[index]
+        count = 0
+        first = ("", "")
+        for line in itertools.chain.from_iterable(
+            read_lines(file_pair[index]) for file_pair in text.file_pairs
+        ):
+            decoded = vocabulary.decode(vocabulary.encode(line))
+            if decoded.split() != line.split():
+                first = first if count else (line, decoded)
+                count += 1
+        if count:
+            words = [line.split() for line in first]
+            before, after = next(
+                (before, after)
+                for before, after in itertools.zip_longest(*words, fillvalue="")
+                if before != after
+            )
+            lost = collections.Counter(first[0]) - collections.Counter(first[1])
+            lost_characters = "".join(filter(_is_no_space, lost))
+            losses.append(
+                LostText(side, count, sum(text.counts), before, after, lost_characters)
+            )
+    return losses
+
+
+def _is_no_space(character: str) -> bool:
+    """Return whether a character is anything but a space."""
+    return not character.isspace()
+
+
+def describe_lost_text(lost: LostText) -> str:
+    """Return a sentence about text that the vocabulary cannot give back."""
+    names = ", ".join(
+        f"U+{ord(character):04X} {unicodedata.name(character, '')}".strip()
+        for character in lost.characters[:3]
+    )
+    return (
+        f"{lost.num_lines:,} of {lost.total:,} {lost.side} lines "
+        f"({lost.num_lines / lost.total:.1%}) do not survive encoding and decoding: "
+        f"{lost.before[:40]!r} becomes {lost.after[:40]!r}"
+        + (f", which loses {names}" if names else "")
+    )
 
 
 def report_lines(text: SplitText, entry: Dict[str, Any]) -> List[str]:

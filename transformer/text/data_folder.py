@@ -38,7 +38,7 @@ from transformer.runtime.files import (
     sha256_of,
     sync,
 )
-from transformer.text.lines import read_lines
+from transformer.text.lines import read_lines, split_label
 
 SUMMARY = "corpus.json"
 LANGUAGE = r"[a-z]{2,3}(?:[-_](?:[A-Za-z]+|\d{3}))*"  # de, pt-BR, zho_Hans, es-419
@@ -112,7 +112,10 @@ def open_integers(path: str) -> np.ndarray:
 
 
 def language_of(path: str) -> str:
-    """Return the language at the end of a file name, or ""."""
+    """Return the language at the end of a file name, or of its label, or ""."""
+    path, label = split_label(path)
+    if label:
+        path = "." + label.partition(":")[0]
     name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
     match = re.search(rf"\.({LANGUAGE})$", name)
     return match.group(1) if match and match.group(1) not in OTHER_ENDINGS else ""

@@ -1,4 +1,4 @@
-"""Read text files: plain text, and the formats of IWSLT and WMT.
+"""Read text files: plain text, the formats of IWSLT and WMT, TMX and XLIFF.
 
 `read_lines` reads corpus files; `READERS` maps file names to formats. `TolerantReader`
 reads lines to be translated, whatever they contain.
@@ -7,14 +7,25 @@ reads lines to be translated, whatever they contain.
 import collections
 import fnmatch
 import gzip
-import html
 import os
 import re
 import unicodedata
 import zlib
-from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    IO,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    cast,
+)
 
-from transformer.runtime.errors import CorpusError
+from transformer.runtime.errors import CorpusError, FileNotText
+from transformer.text.markup import read_segments, read_units
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -41,28 +52,6 @@ def read_pairs(file_pair: FilePair) -> Iterator[Tuple[str, str]]:
     return zip(read_lines(file_pair.source), read_lines(file_pair.target))
 
 
-def count_pairs(split: str, file_pair: FilePair) -> int:
-    """Return the number of sentences in each of two parallel files.
-
-    Args:
-      split: the name of the split, for the message.
-      file_pair: the files.
-
-    Raises:
-      CorpusError: a file cannot be read, or the numbers differ.
-    """
-    num_source = sum(1 for _ in read_lines(file_pair.source))
-    num_target = sum(1 for _ in read_lines(file_pair.target))
-    if num_source != num_target:
-        raise CorpusError(
-            f"{split}: expected the same number of sentences in both files, got "
-            f"{num_source:,} in {file_pair.source} and {num_target:,} in "
-            f"{file_pair.target}: line n of one must be the translation of line n of "
-            "the other"
-        )
-    return num_source
-
-
 def read_lines(path: str) -> Iterator[str]:
     r"""Yield the sentences of a corpus file in order.
 
@@ -70,62 +59,118 @@ def read_lines(path: str) -> Iterator[str]:
     only at "\n" or "\r\n". U+2028 and similar characters are part of a sentence, as in
     `wc -l` and other tools that count lines.
 
-    The file name determines the format: see `READERS`.
+    The file name determines the format: see `READERS`. A file with several languages or
+    references is named with the one to read: `wmt22.xml#de`, `wmt22.xml#de:refA`.
 
     Raises:
       CorpusError: a line is not UTF-8, or the gzip stream or the markup is broken.
+      FileNotText: the file is an archive.
+      SidesInOneFile: the file has several texts.
     """
-    path = os.fspath(path)
-    name = re.sub(r"\.gz$", "", os.path.basename(path))
+    path, label = split_label(os.fspath(path))
+    name = re.sub(r"\.gz$", "", os.path.basename(path).lower())
     read = next(
         reader for pattern, reader in READERS.items() if fnmatch.fnmatch(name, pattern)
     )
-    return read(decode_lines(path), path)
+    return read(path, label)
 
 
-def _read_plain(lines: Iterable[str], path: str) -> Iterator[str]:
+def split_label(path: str) -> Tuple[str, str]:
+    """Return the path of a file and the label of a text in it: `wmt22.xml#de`."""
+    file_path, _, label = path.rpartition("#")
+    name = re.sub(r"\.gz$", "", os.path.basename(file_path).lower())
+    is_format = any(fnmatch.fnmatch(name, pattern) for pattern in FORMATS_WITH_LABELS)
+    if is_format and not os.path.exists(path):
+        return file_path, label
+    return path, ""
+
+
+def _read_plain(path: str, label: str) -> Iterator[str]:
     """Yield every line, which is one sentence."""
-    return iter(lines)
+    return decode_lines(path)
 
 
-def _read_untagged(lines: Iterable[str], path: str) -> Iterator[str]:
+def _read_untagged(path: str, label: str) -> Iterator[str]:
     """Yield the lines of IWSLT training text that do not begin with a tag."""
-    return (line.strip() for line in lines if not line.startswith("<"))
+    return (line.strip() for line in decode_lines(path) if not line.startswith("<"))
 
 
-def _read_segments(lines: Iterable[str], path: str) -> Iterator[str]:
+def _read_segments(path: str, label: str) -> Iterator[str]:
     """Yield the text of each `<seg id="1"> … </seg>` in an IWSLT or WMT test set."""
-    for line_number, line in enumerate(lines, 1):
-        parts = line.split("</seg>")[:-1]
-        matches = [re.search(r"<seg\b[^<>]*>(.*)", part) for part in parts]
-        segments = [match.group(1) for match in matches if match]
-        if len(segments) != line.count("<seg"):
-            raise CorpusError(
-                f"{path}:{line_number}: expected <seg id=…> text </seg> on one line, "
-                f"got a <seg> without its end: join the lines of that sentence"
-            )
-        for segment in segments:
-            # "&#10;" is a line feed, which would split the sentence into two lines.
-            yield re.sub(r"[\r\n]", " ", html.unescape(segment)).strip()
+    return read_segments(decode_lines(path), path, label)
 
 
-# The extension point for corpus formats: pattern for the file name, without .gz →
-# reader of the lines. The first pattern that matches is used.
-READERS = {
+def _read_units(path: str, label: str) -> Iterator[str]:
+    """Yield one side of each unit of a TMX or XLIFF file."""
+    with open_binary(path) as file:
+        yield from read_units(file, path, label)
+
+
+# Formats that may hold several languages, or several references.
+FORMATS_WITH_LABELS: Dict[str, Callable[[str, str], Iterator[str]]] = {
     "*.xml": _read_segments,
     "*.sgm": _read_segments,
+    "*.sgml": _read_segments,
+    "*.tmx": _read_units,
+    "*.xlf": _read_units,
+    "*xliff": _read_units,
+}
+# The extension point for corpus formats: pattern for the file name, in lower case and
+# without .gz → reader of the lines of (path, label). The first pattern that matches is
+# used.
+READERS: Dict[str, Callable[[str, str], Iterator[str]]] = {
+    **FORMATS_WITH_LABELS,
     "*train.tags.*": _read_untagged,
     "*": _read_plain,
 }
 
+# How files begin that are not text: offset, first bytes, kind.
+SIGNATURES = (
+    (257, b"ustar", "tar"),
+    (0, b"PK\x03\x04", "zip"),
+    (0, b"BZh", "bzip2"),
+    (0, b"\xfd7zXZ\x00", "xz"),
+    (0, b"\x28\xb5\x2f\xfd", "zstd"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7z"),
+    (0, b"Rar!\x1a\x07", "rar"),
+)
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Open a plain or gzipped file.
+
+    Raises:
+      FileNotText: it is an archive, or compressed otherwise.
+    """
+    opener = gzip.open if path.lower().endswith(".gz") else open
+    file = cast(IO[bytes], opener(path, "rb"))
+    try:
+        head = file.read(512)
+        file.seek(0)
+    except (EOFError, OSError, zlib.error):
+        return file  # not seekable, or broken: whoever reads it will find out
+    for offset, signature, kind in SIGNATURES:
+        if head.startswith(signature, offset):
+            file.close()
+            raise FileNotText(
+                f"{path}: expected text, plain or gzipped, got {kind}", path, kind
+            )
+    return file
+
 
 def decode_lines(path: str) -> Iterator[str]:
-    """Yield the decoded lines of a plain or gzipped file, without line endings."""
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
+    """Yield the decoded lines of a plain or gzipped file, without line endings.
+
+    Raises:
+      CorpusError: as `read_lines`; or the lines end with "\r" only.
+    """
+    line_number = num_returns = 0
+    with open_binary(path) as file:
         try:
             for line_number, raw in enumerate(file, 1):
-                yield _decode(raw, line_number)
+                line = _decode(raw, line_number)
+                num_returns += line.count("\r")
+                yield line
         except UnicodeDecodeError as error:
             raise CorpusError(
                 f"{path}:{line_number}: expected UTF-8, got the byte "
@@ -138,6 +183,12 @@ def decode_lines(path: str) -> Iterator[str]:
                 f"{path}: expected a complete file, got one that cannot be read to the "
                 f"end ({error}): copy or download it again"
             ) from error
+    if num_returns > line_number:
+        raise CorpusError(
+            f"{path}: expected lines that end with a line feed, got "
+            f"{num_returns:,} carriage returns in {line_number:,} lines: convert it "
+            r"with tr '\r' '\n'"
+        )
 
 
 def _decode(raw: bytes, line_number: int, errors: str = "strict") -> str:

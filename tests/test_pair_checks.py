@@ -1,0 +1,340 @@
+"""Text that would be paired wrongly: misaligned, equal, reversed, or in one file."""
+
+import gzip
+import itertools
+import os
+import random
+import tarfile
+import zipfile
+
+import corpora
+import numpy as np
+import pytest
+from test_prepare import WORDS, refuse_prepare
+
+from transformer.commands import doctor
+from transformer.commands.advice import advice_for
+from transformer.runtime.errors import (
+    CorpusError,
+    FileNotText,
+    SidesEqual,
+    SidesInOneFile,
+)
+from transformer.text.data_folder import language_of
+from transformer.text.line_lengths import find_misalignment
+from transformer.text.lines import FilePair, read_lines
+from transformer.text.pair_checks import check_pairs, count_common_pairs, is_reversed
+
+SAMPLE = {
+    (split, language): corpora.read_lines(
+        os.path.join(corpora.ROOT, "data", "sample", f"{split}.{language}")
+    )
+    for split in ("train", "dev")
+    for language in ("de", "en")
+}
+GERMAN = SAMPLE["train", "de"][:2000]
+ENGLISH = SAMPLE["train", "en"][:2000]
+
+
+def misalignment(sources, targets):
+    return find_misalignment(list(map(len, sources)), list(map(len, targets)))
+
+
+def file_pair(folder, sources, targets, names=("a.txt", "b.txt")):
+    paths = [
+        corpora.write_lines(folder / name, lines)
+        for name, lines in zip(names, (sources, targets))
+    ]
+    return FilePair(*paths)
+
+
+# --- Misaligned lines -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [0, 1, 99, 700, 1234])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_lost_line_is_found_where_it_was(lost, side):
+    sides = [GERMAN[:], ENGLISH[:]]
+    del sides[side][lost]
+    del sides[1 - side][-1]
+    found = misalignment(*sides)
+    assert found.shift == (-1 if side else 1)
+    assert abs(found.first - (lost + 1)) <= 5
+    assert found.last == 1999
+    assert found.correlation < 0.2 and found.shifted > 0.8
+
+
+def test_blank_lines_that_were_removed_on_each_side_are_found():
+    generator = random.Random(1)
+    sides = []
+    first = 2000
+    for lines in (GERMAN, ENGLISH):
+        blank = set(generator.sample(range(2000), 20))
+        first = min(first, *blank)
+        sides.append([line for i, line in enumerate(lines) if i not in blank])
+    found = misalignment(*sides)
+    assert first <= found.first < first + 300
+    assert found.shift
+
+
+def test_lines_in_no_order_are_found():
+    shuffled = ENGLISH[:]
+    random.Random(1).shuffle(shuffled)
+    found = misalignment(GERMAN, shuffled)
+    assert (found.first, found.last, found.shift) == (1, 2000, 0)
+    found = misalignment(GERMAN, ENGLISH[:1000] + shuffled[1000:])
+    assert (found.first, found.last, found.shift) == (1001, 2000, 0)
+
+
+@pytest.mark.parametrize("num_lines", [1, 49, 50, 73, 100, 150, 500, 2000])
+def test_aligned_lines_are_not_found(num_lines):
+    sides = [GERMAN[:num_lines], ENGLISH[:num_lines]]
+    assert misalignment(*sides) is None
+    for side in sides:  # empty lines have no length to compare
+        side[::7] = [""] * len(side[::7])
+    assert misalignment(*sides) is None
+
+
+def test_lengths_that_say_nothing_are_not_found():
+    generator = np.random.RandomState(1)
+    varied = generator.randint(5, 90, 2000)
+    assert find_misalignment(varied, [10] * 2000) is None
+    assert find_misalignment([0] * 2000, varied) is None
+    assert find_misalignment(generator.randint(50, 60, 2000), varied) is None
+    noisy = np.where(generator.rand(2000) < 0.5, varied, varied[::-1])
+    assert find_misalignment(varied, noisy) is None  # every second line is wrong
+    assert find_misalignment(np.sort(varied), np.sort(varied)) is None
+
+
+def test_doctor_finds_misaligned_lines_translations_and_training(tmp_path):
+    sources, references = GERMAN[:200], ENGLISH[:200]
+    shifted = references[1:] + references[:1]
+    check = doctor.find_misaligned_pairs
+    assert check(doctor.Texts(sources, references, references)) is None
+    assert "line n of the source belongs to line n-1" in check(
+        doctor.Texts(sources, shifted, references)
+    )
+    check = doctor.find_misaligned_translations
+    assert check(doctor.Texts(sources, references, references)) is None
+    assert "from about line 2 on" in check(doctor.Texts(sources, references, shifted))
+    assert doctor.find_misaligned_training(str(tmp_path)) == ""
+    for side, lines in (("source", sources), ("target", shifted)):
+        offsets = np.cumsum([0, *map(len, lines)])
+        np.save(str(tmp_path / f"train.{side}.offsets.npy"), offsets)
+    assert "pair n-1 of the target" in doctor.find_misaligned_training(str(tmp_path))
+
+
+def test_prepare_warns_of_lines_that_do_not_belong_together(tmp_path):
+    train = file_pair(tmp_path, GERMAN[1:1000], ENGLISH[:999])
+    dev = file_pair(tmp_path, GERMAN[1000:1200], ENGLISH[1000:1200], ("c", "d"))
+    argv = ["--out", tmp_path / "out", "--vocab_size", "300"]
+    lines = corpora.command_output(
+        "prepare", *argv, "--train", *train[:2], "--dev", *dev[:2], "--test", *dev[:2]
+    )
+    warnings = [line for line in lines if "warning" in line]
+    [warning] = warnings
+    assert warning.startswith(f"train: warning: {train.source} and {train.target}: ")
+    assert "about line 1 to 999, the sides may not be translations" in warning
+    lines = corpora.command_output(
+        "prepare", *argv, "--train", *dev[:2], "--dev", *dev[:2]
+    )
+    assert lines[0] == "dev: warning: 200 of 200 pairs are in train, too"
+
+
+# --- The same text on both sides, or the sides reversed -------------------------------
+
+
+def test_a_text_is_not_paired_with_itself(tmp_path):
+    pairs = [f"{de}\t{en}" for de, en in zip(GERMAN[:20], ENGLISH)]
+    same = file_pair(tmp_path, pairs, pairs)
+    for equal in (same, FilePair(same.source, same.source)):
+        with pytest.raises(SidesEqual, match="20 lines") as caught:
+            check_pairs("train", equal)
+        assert (
+            f"cut -f1 {same.source} > {same.source}.source; cut -f2 {same.source}"
+            in advice_for(caught.value)
+        )
+    lines = [line.replace("\t", " ||| ") for line in pairs]
+    with pytest.raises(SidesEqual) as caught:
+        check_pairs("train", file_pair(tmp_path, lines, lines))
+    assert "awk -F" in advice_for(caught.value)
+    with pytest.raises(SidesEqual) as caught:
+        check_pairs("dev", file_pair(tmp_path, GERMAN[:20], GERMAN[:20]))
+    assert advice_for(caught.value) == "; give the file of the other language"
+    names = file_pair(tmp_path, ["Berlin", "Paris"], ["Berlin", "Paris"])
+    assert check_pairs("dev", names).num_equal == 2
+
+
+def test_reversed_files_with_neutral_names_are_refused(tmp_path, capsys):
+    train = file_pair(tmp_path, GERMAN[:200], ENGLISH[:200], ("t1", "t2"))
+    dev = file_pair(tmp_path, SAMPLE["dev", "de"][:40], SAMPLE["dev", "en"][:40])
+    reverse = FilePair(dev.target, dev.source)
+    assert is_reversed(reverse, train) and not is_reversed(dev, train)
+    assert not is_reversed(FilePair(dev.source, dev.source), train)
+    argv = ["--out", tmp_path / "out", "--train", *train[:2], "--dev", *reverse[:2]]
+    message = refuse_prepare(capsys, tmp_path, list(map(str, argv)))
+    assert f"got {dev.target} and {dev.source}; change the order" in message
+
+
+def test_pairs_of_two_splits_are_counted(tmp_path):
+    train = file_pair(tmp_path, ["a", " b ", "c", "", "a"], ["A", "B", "x", "", "A"])
+    dev = file_pair(
+        tmp_path, ["a", "a", "b", "c", "", "d"], ["A", "A", "B", "C", "", "D"], "cd"
+    )
+    assert count_common_pairs([train], dev) == (3, 5)
+    assert count_common_pairs([], dev) == (0, 5)
+
+
+# --- Formats that hold both languages -------------------------------------------------
+
+WMT = """<?xml version='1.0' encoding='utf-8'?>
+<dataset id="wmttest2022"><collection id="general"><doc origlang="de" id="d1">
+<src lang="de"><p>
+<seg id="1">Eins &amp; zwei.</seg>
+<seg id="2">Drei.</seg></p></src>
+<ref lang="en" translator="A"><p>
+<SEG ID=1>One &amp; two.</SEG>
+<seg id="2">Three.</seg></p></ref>
+<ref lang="en" translator="B"><p>
+<seg id="1">1 &amp; 2.</seg>
+<seg id="2">3.</seg></p></ref>
+<hyp lang="en" system="Online-A"><p>
+<seg id="1">One</seg>
+<seg id="2">Tree</seg></p></hyp>
+</doc></collection></dataset>
+"""
+TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="de-DE"/><body>
+<tu><tuv xml:lang="de-DE"><seg>Ein <bpt i="1">&lt;b></bpt>Hund<ept i="1"/>
+ bellt.</seg></tuv><tuv xml:lang="EN-GB"><seg>A <hi>dog</hi> barks.</seg></tuv></tu>
+<tu><tuv lang="de-DE"><seg>Nur deutsch.</seg></tuv></tu>
+</body></tmx>"""
+XLIFF1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file source-language="de" target-language="en"><body>
+<trans-unit id="1"><source>Ein <g id="1">Hund</g>.</source>
+<target>A <g id="1">dog</g>.</target>
+<alt-trans><source>Hund</source><target>cat</target></alt-trans></trans-unit>
+<trans-unit id="2"><source>Nur deutsch.</source></trans-unit></body></file></xliff>"""
+XLIFF2 = """<xliff version="2.0" srcLang="de" trgLang="en"><file id="f">
+<unit id="1"><segment><source>Ein <pc id="1">Hund</pc>.</source>
+<target>A dog.</target></segment><segment><source>Nur deutsch.</source></segment>
+</unit></file></xliff>"""
+
+
+def write(path, content):
+    with open(str(path), "w", encoding="utf-8") as file:
+        file.write(content)
+    return str(path)
+
+
+def test_segments_of_wmt_are_read_by_language_and_reference(tmp_path):
+    path = write(tmp_path / "wmt22.xml", WMT)
+    for label, expected in {
+        "de": ["Eins & zwei.", "Drei."],
+        "en:A": ["One & two.", "Three."],
+        "en:B": ["1 & 2.", "3."],
+        "en:Online-A": ["One", "Tree"],
+    }.items():
+        assert list(read_lines(f"{path}#{label}")) == expected
+    for label, labels in (
+        ("", ["de", "en:A", "en:B", "en:Online-A"]),
+        ("#en", ["en:A", "en:B"]),
+        ("#fr", ["de", "en:A", "en:B", "en:Online-A"]),
+    ):
+        with pytest.raises(SidesInOneFile) as caught:
+            list(read_lines(path + label))
+        assert caught.value.labels == labels
+        assert f"{path}#{labels[0]}' or '{path}#" in advice_for(caught.value)
+    with pytest.raises(SidesInOneFile):
+        check_pairs("test", FilePair(path, path))
+    assert check_pairs("test", FilePair(path + "#de", path + "#en:B")).num_pairs == 2
+    assert language_of(path + "#en:B") == "en"
+
+
+def test_sets_of_segments_in_one_file_are_told_apart(tmp_path):
+    content = "".join(
+        f"<{name}SET {attributes}>\n<DOC>\n<SEG ID=1> {text} </SEG>\n</DOC></{name}SET>"
+        for name, attributes, text in (
+            ("SRC", "srclang=de", "Hund"),
+            ("REF", "trglang='en' refid=r1", "dog"),
+            ("REF", "trglang='en' refid=r2", "hound"),
+        )
+    )
+    path = write(tmp_path / "a.SGM", content)
+    texts = [list(read_lines(f"{path}#{label}")) for label in ("de", "en:r1", "en:r2")]
+    assert texts == [["Hund"], ["dog"], ["hound"]]
+    with pytest.raises(SidesInOneFile):
+        list(read_lines(path))
+    with pytest.raises(CorpusError, match="got a file without any"):
+        list(read_lines(write(tmp_path / "b.sgm", "<doc>\n</doc>\n")))
+
+
+@pytest.mark.parametrize(
+    "name, content, language",
+    [("a.tmx", TMX, "en-GB"), ("a.xlf", XLIFF1, "en"), ("a.sdlxliff", XLIFF2, "en")],
+)
+def test_translation_units_are_read_by_language(tmp_path, name, content, language):
+    path = write(tmp_path / name, content)
+    texts = [list(read_lines(f"{path}#{label}")) for label in ("de", "en", language)]
+    german = "Ein Hund bellt." if name == "a.tmx" else "Ein Hund."
+    english = "A dog barks." if name == "a.tmx" else "A dog."
+    assert texts == [[german, "Nur deutsch."], [english, ""], [english, ""]]
+    with gzip.open(path + ".gz", "wb") as file:
+        file.write(content.encode("utf-16" if name == "a.sdlxliff" else "utf-8"))
+    assert list(read_lines(f"{path}.gz#de")) == texts[0]
+    for label in ("", "#fr"):
+        with pytest.raises(SidesInOneFile):
+            list(read_lines(path + label))
+    with pytest.raises(CorpusError, match="expected XML"):
+        list(read_lines(write(tmp_path / name, content[:-9]) + "#de"))
+    entity = '<!DOCTYPE tmx [<!ENTITY a "b">]>' + content.partition("?>")[2]
+    with pytest.raises(CorpusError):
+        list(read_lines(write(tmp_path / name, entity) + "#de"))
+
+
+def test_a_file_with_both_languages_becomes_a_data_folder(tmp_path):
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{de}</seg></tuv>'
+        f'<tuv xml:lang="en"><seg>{en}</seg></tuv></tu>'
+        for de, en in itertools.islice(zip(GERMAN, ENGLISH), 60)
+    )
+    path = write(tmp_path / "a.tmx", f"<tmx><body>{units}</body></tmx>")
+    sides = [f"{path}#de", f"{path}#en"]
+    out = tmp_path / "out"
+    argv = ["--out", out, "--train", *sides, "--dev", *sides, "--vocab_size", "90"]
+    corpora.run_command("prepare", *argv)
+    assert corpora.read_lines(out / "dev.de") == GERMAN[:60]
+    assert corpora.read_lines(out / "dev.en") == ENGLISH[:60]
+
+
+# --- Files that are not text ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "tar", "zip", "bz2", "xz"])
+def test_archives_are_refused(tmp_path, kind):
+    text = corpora.write_lines(tmp_path / "a", WORDS["de"])
+    path = str(tmp_path / f"a.{kind}")
+    if kind.startswith("tar"):
+        with tarfile.open(path, "w:gz" if kind == "tar.gz" else "w") as archive:
+            archive.add(text)
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.write(text)
+    else:
+        module = pytest.importorskip({"bz2": "bz2", "xz": "lzma"}[kind])
+        with open(text, "rb") as source, open(path, "wb") as file:
+            file.write(module.compress(source.read()))
+    with pytest.raises(FileNotText, match="expected text, plain or gzipped") as caught:
+        list(read_lines(path))
+    assert advice_for(caught.value).startswith("; unpack it with ")
+
+
+def test_text_with_carriage_returns_only_is_refused(tmp_path):
+    path = str(tmp_path / "a")
+    for content in ("a\rb\rc\r", "a\rb\rc\n", "a\rb\rc"):
+        write(path, content)
+        with pytest.raises(CorpusError, match="carriage returns in 1 lines"):
+            list(read_lines(path))
+    with open(path, "wb") as file:
+        file.write(b"a\r\nb\r\n" * 9 + b"a\rb\r\r\n")
+    assert len(list(read_lines(path))) == 19

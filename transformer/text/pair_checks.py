@@ -1,0 +1,186 @@
+"""Checks of file pairs: do the lines of the two files belong together?
+
+`check_pairs` reads two files once; `count_common_pairs` and `is_reversed` compare two
+file pairs.
+"""
+
+import array
+import collections
+import itertools
+import math
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from transformer.runtime.errors import CorpusError, SidesEqual
+from transformer.text.line_lengths import Misalignment, find_misalignment
+from transformer.text.lines import FilePair, read_lines, read_pairs
+
+MAX_LENGTH = 2**16 - 1  # longer lines count as this long
+MIN_EQUAL = 10  # fewer equal lines may be names
+SEPARATORS = ("\t", "|||", ";")  # between the columns of a file with both languages
+NUM_COMPARED = 2000  # lines that tell the language of a file
+MIN_TRIGRAMS = 100  # fewer characters say too little
+MIN_DIFFERENCE = 0.2  # of the mean log-probabilities of characters in two languages
+
+
+class PairFindings(NamedTuple):
+    """What a look at two files found.
+
+    Attributes:
+      num_pairs: the number of lines in each.
+      num_equal: the number of lines, not empty, that are equal on both sides.
+      misalignment: where the lines cease to belong together, if anywhere.
+    """
+
+    num_pairs: int
+    num_equal: int = 0
+    misalignment: Optional[Misalignment] = None
+
+
+def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
+    """Read two parallel files, count their lines, and look at what is wrong with them.
+
+    Args:
+      split: the name of the split, for messages.
+      file_pair: the files.
+
+    Raises:
+      CorpusError: a file cannot be read, or the numbers of lines differ.
+      SidesEqual: all lines are equal on both sides.
+    """
+    lengths = (array.array("H"), array.array("H"))
+    num_equal = num_empty = 0
+    for lines in itertools.zip_longest(*map(read_lines, file_pair[:2])):
+        for side, line in zip(lengths, lines):
+            if line is not None:
+                side.append(min(len(line), MAX_LENGTH))
+        if lines[0] == lines[1]:
+            num_equal += bool(lines[0])
+            num_empty += not lines[0]
+    num_source, num_target = map(len, lengths)
+    if num_source != num_target:
+        raise CorpusError(
+            f"{split}: expected the same number of sentences in both files, got "
+            f"{num_source:,} in {file_pair.source} and {num_target:,} in "
+            f"{file_pair.target}: line n of one must be the translation of line n of "
+            "the other"
+        )
+    is_same_file = file_pair.source == file_pair.target
+    min_equal = 1 if is_same_file else MIN_EQUAL
+    if num_equal >= min_equal and num_equal + num_empty == num_source:
+        raise SidesEqual(
+            f"{split}: expected two languages, got the same {num_source:,} lines in "
+            f"{file_pair.source} and {file_pair.target}: each text would be paired "
+            "with itself",
+            file_pair.source,
+            _find_separator(read_lines(file_pair.source)),
+        )
+    return PairFindings(num_source, num_equal, find_misalignment(*lengths))
+
+
+def _find_separator(lines: Iterable[str]) -> str:
+    """Return what separates columns in all lines, or "{" if they are JSON, or ""."""
+    sample = [line.strip() for line in itertools.islice(lines, 100) if line.strip()]
+    separators = (
+        separator
+        for separator in SEPARATORS
+        if all(separator in line for line in sample)
+    )
+    return next(separators, "{" if all(line[0] == "{" for line in sample) else "")
+
+
+def describe_findings(findings: PairFindings) -> List[str]:
+    """Return a line for each thing that is wrong with two files."""
+    lines = []
+    if 2 * findings.num_equal > findings.num_pairs:
+        lines.append(
+            f"{findings.num_equal:,} of {findings.num_pairs:,} lines are equal on both "
+            "sides"
+        )
+    if findings.misalignment:
+        lines.append(describe_misalignment(findings.misalignment))
+    return lines
+
+
+def describe_misalignment(misalignment: Misalignment, unit: str = "line") -> str:
+    """Return a sentence about lines that do not belong together.
+
+    Args:
+      misalignment: where, and how.
+      unit: what the numbers count: "line" of a file, or "pair" of a data folder.
+    """
+    first, last, correlation, shift, shifted = misalignment
+    text = (
+        f"from about {unit} {first:,} to {last:,}, the sides may not be translations "
+        f"of each other: their lengths correlate by {correlation:.2f}"
+    )
+    if shift:
+        text += (
+            f", but by {shifted:.2f} at first if {unit} n of the source "
+            f"belongs to {unit} n{shift:+d} of the target: lines are missing on one "
+            "side"
+        )
+    return text
+
+
+def count_common_pairs(
+    train: Iterable[FilePair], file_pair: FilePair
+) -> Tuple[int, int]:
+    """Count the pairs of a split that are in train, too, and the pairs of the split.
+
+    Spaces at the ends do not count, nor do empty lines.
+
+    Returns:
+      (the number of pairs in train, the number of all pairs).
+    """
+    pairs = collections.Counter(map(hash, _strip(read_pairs(file_pair))))
+    num_pairs = sum(pairs.values())
+    num_common = 0
+    for pair in _strip(itertools.chain.from_iterable(map(read_pairs, train))):
+        num_common += pairs.pop(hash(pair), 0)
+    return num_common, num_pairs
+
+
+def _strip(pairs: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
+    """Strip the lines of pairs, and leave out pairs of empty lines."""
+    stripped = ((source.strip(), target.strip()) for source, target in pairs)
+    return filter(any, stripped)
+
+
+def is_reversed(file_pair: FilePair, other: FilePair) -> bool:
+    """Return whether the languages of two file pairs are in opposite order.
+
+    It compares the characters of the first NUM_COMPARED lines, three in a row: each
+    side of one file pair must resemble the other side of the other one clearly more
+    than its own side.
+    """
+    source, target = (_count_trigrams(path) for path in file_pair[:2])
+    if min(sum(source.values()), sum(target.values())) < MIN_TRIGRAMS:
+        return False
+    other_source, other_target = (_count_trigrams(path) for path in other[:2])
+    return (
+        _mean_log_probability(source, other_target)
+        > _mean_log_probability(source, other_source) + MIN_DIFFERENCE
+        and _mean_log_probability(target, other_source)
+        > _mean_log_probability(target, other_target) + MIN_DIFFERENCE
+    )
+
+
+def _count_trigrams(path: str) -> collections.Counter:
+    """Count three characters in a row in the first lines of a file."""
+    counts: collections.Counter = collections.Counter()
+    for line in itertools.islice(read_lines(path), NUM_COMPARED):
+        text = f" {line.strip().lower()} "
+        counts.update(text[i : i + 3] for i in range(len(text) - 2))
+    return counts
+
+
+def _mean_log_probability(
+    text: collections.Counter, model: collections.Counter
+) -> float:
+    """Return the mean log-probability of trigrams, counted from 1 in the model."""
+    total = sum(model.values()) + len(model) + 1
+    log_probabilities = sum(
+        count * math.log((model[trigram] + 1) / total)
+        for trigram, count in text.items()
+    )
+    return log_probabilities / max(1, sum(text.values()))

@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
 
 def create_bleu(tokenizer: str) -> BLEU:
-    """Create BLEU; text_faults.py looks for tokenized text, so sacreBLEU need not."""
+    """Create BLEU; it need not look for tokenized text: see text/anomalies.py."""
     return BLEU(tokenize=tokenizer, force=True)
 
 

@@ -22,6 +22,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.evaluation import score
 from transformer.logdir.names import checkpoint_step, translations_path
+from transformer.text.anomalies import Side, find_anomalies
 from transformer.text.data_folder import (
     SIDES,
     ParallelText,
@@ -254,7 +255,14 @@ def diagnose(
         findings[name] = find_symptom(texts) or ""
     if findings["translations that ignore the source"]:  # these resemble nothing
         findings["the language of the source"] = ""
-    findings = {name: text for name, text in findings.items() if text}
+    findings["the text of the references"] = "; ".join(
+        find_anomalies(Side(text.references, translations, text.sources, True))
+    )
+    if not any(findings.values()):
+        findings["the text of the translations"] = "; ".join(
+            find_anomalies(Side(translations, text.references, text.sources))
+        )
+    findings = {name: finding for name, finding in findings.items() if finding}
     return Diagnosis(len(translations), origin, bleu, findings)
 
 

@@ -45,6 +45,7 @@ from transformer.logdir import manifests
 from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointNotFound
+from transformer.text.anomalies import Side, find_anomalies
 from transformer.text.data_folder import ParallelText, name_text, read_parallel
 from transformer.text.lines import read_lines
 
@@ -131,7 +132,10 @@ def run(args: argparse.Namespace) -> None:
         return measure_quality(lines, text, args.samples, encoder)
 
     if args.checkpoint == ALL:
-        run_all(models, text, engine, measure, args.json)
+        systems = run_all(models, text, engine, measure, args.json)
+        warn_of_references(args.files, text, systems[-1].lines, args.warn)
+        warn_of_translations(systems[-1], text, args.warn)
+        refuse_unwritten(systems)
         return
     for other in others.values():
         if not isinstance(other, Translations):
@@ -139,6 +143,8 @@ def run(args: argparse.Namespace) -> None:
     [translations] = translate(models, [args.checkpoint], text, engine)
     translations = write_translations(translations)
     print_lines(describe_translations(translations, text))
+    warn_of_references(args.files, text, translations.lines, args.warn)
+    warn_of_translations(translations, text, args.warn)
     quality = measure(translations.lines)
     print_quality(quality)
     systems = {name: translations}
@@ -146,6 +152,7 @@ def run(args: argparse.Namespace) -> None:
         if not isinstance(other, Translations):
             [other] = translate([other], [args.checkpoint], text, engine)
             other = write_translations(other)
+        warn_of_translations(other, text, args.warn)
         systems[other_name] = other
     report = make_report(translations, quality, lines=len(text.sources))
     if others:
@@ -162,7 +169,7 @@ def run_all(
     engine: Engine,
     measure: Callable[[List[str]], Quality],
     json_path: Optional[str],
-) -> None:
+) -> List[Translations]:
     """Score every checkpoint that is kept; print a line each, then the signatures.
 
     Args:
@@ -171,6 +178,9 @@ def run_all(
       engine: what translates.
       measure: function of translations.
       json_path: where the scores are also written, if not None.
+
+    Returns:
+      The translations by each checkpoint, oldest first.
     """
     [(_, logdir)] = models
     best = manifests.list_steps(logdir, BEST)[-1:]
@@ -197,7 +207,7 @@ def run_all(
         )
     print_lines(*signatures)
     write_json(json_path, dict(lines=len(text.sources), checkpoints=reports))
-    refuse_unwritten(systems)
+    return systems
 
 
 # The systems
@@ -355,6 +365,39 @@ def refuse_unwritten(systems: Iterable[Translations]) -> None:
                 "translations, copy the log directory to a place with enough space and "
                 "write permission, and score it there"
             )
+
+
+# Warnings
+
+
+def warn_of_references(
+    paths: Optional[Sequence[str]],
+    text: ParallelText,
+    translations: List[str],
+    warn: Callable[[str], None],
+) -> None:
+    """Warn in a line of what makes the scores wrong in the references of a text.
+
+    Args:
+      paths: the files of the text; None: it is a split.
+      text: the text.
+      translations: of each line.
+      warn: function of a text.
+    """
+    side = Side(text.references, translations, text.sources, is_reference=True)
+    anomalies = find_anomalies(side)
+    if anomalies:
+        name = paths[1] if paths else f"the references of {text.name}"
+        warn(f"{name}: {'; '.join(anomalies)}")
+
+
+def warn_of_translations(
+    translations: Translations, text: ParallelText, warn: Callable[[str], None]
+) -> None:
+    """Warn in a line of what makes the scores of translations wrong."""
+    anomalies = find_anomalies(Side(translations.lines, text.references, text.sources))
+    if anomalies:
+        warn(f"{translations.path}: {'; '.join(anomalies)}")
 
 
 # The scores

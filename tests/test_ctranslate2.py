@@ -53,6 +53,9 @@ def test_greedily_the_same_up_to_each_limit(exported, lines, more):
     assert [translation.pieces for translation in actual] == [
         translation.pieces for translation in expected
     ]
+    truncated = [translation.is_truncated for translation in expected]
+    assert [translation.is_truncated for translation in actual] == truncated
+    assert any(truncated) == (more == 0)
     scores = [
         [translation.score for translation in rows] for rows in (actual, expected)
     ]

@@ -26,6 +26,7 @@ from transformer.logdir.history import (
     Meter,
     RunHistory,
     dev_name,
+    dev_search,
     read_dev_scores,
 )
 from transformer.logdir.names import BEST
@@ -178,6 +179,41 @@ def test_scores_on_another_dev_set_are_not_compared(tmp_path):
         (10.0, second),
     ]
     assert DevScores(str(tmp_path), 4, first).best()["bleu"] == 50.0
+
+
+def test_scores_of_another_search_are_not_compared(tmp_path):
+    searches = [
+        dev_search({"search": "beam", "beam_size": size, "top_k": 0}) for size in (4, 1)
+    ]
+    scores = DevScores(str(tmp_path), 0, search=searches[0])
+    scores.add({"step": 4, "bleu": 50.0})
+    scores = DevScores(str(tmp_path), 4, search=searches[1])
+    assert scores.best() is None and not scores.has(4)
+    scores.add({"step": 4, "bleu": 10.0})
+    scores.add({"step": 8, "bleu": 9.0})
+    assert scores.best()["bleu"] == 10.0 and scores.evaluations_since_best() == 1
+    assert DevScores(str(tmp_path), 8, search=searches[0]).best()["bleu"] == 50.0
+    rows = read_dev_scores(str(tmp_path))
+    assert [row["search"]["beam_size"] for row in rows] == [4, 1, 1]
+
+
+def test_the_search_of_older_scores_is_that_of_their_segment(tmp_path):
+    """Earlier versions did not write it beside each score."""
+    for bleu in (50.0, 40.0):
+        DevScores(str(tmp_path), 9).add({"step": 4 if bleu == 50 else 8, "bleu": bleu})
+    current = {"beam_size": 1}
+    search = dev_search(current)
+    assert DevScores(str(tmp_path), 8, search=search).best()["bleu"] == 50.0  # unknown
+    segment(tmp_path, 0)
+    assert segment(tmp_path, 4, hparams.HParams(**current)) == (
+        "changed at step 4: beam_size 4 -> 1; dev scores of another search are not "
+        "compared with the new ones, which alone decide on the best checkpoint and on "
+        "patience"
+    )
+    scores = DevScores(str(tmp_path), 8, search=search)
+    assert scores.best()["bleu"] == 40.0 and not scores.has(4)
+    faster = dev_search({**current, "decode_batch_size": 7, "seed": 3, "max_steps": 4})
+    assert faster == search  # no other translations
 
 
 @pytest.fixture

@@ -173,6 +173,15 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     now = corpora.read_tree(tmp_path)
     assert {name: now[name] for name in now if not name.startswith("events")} == kept
 
+    script(1.5, 1.2)  # another search: a comparison of its own, from this step on
+    other = corpora.copy_folder(str(tmp_path), str(tmp_path) + ".other")
+    capsys.readouterr()
+    corpora.run_train(digits, other, *PATIENT, "--max_steps=11", "--search=beam")
+    output = capsys.readouterr().err
+    assert "search greedy -> beam; dev scores of another search are not" in output
+    assert output.splitlines()[-1].endswith("best dev BLEU 1.50, at step 10")
+    assert manifests.list_steps(other, BEST) == [10]
+
     script(2.0)  # but with more patience it goes on
     corpora.run_train(digits, tmp_path, *PATIENT, "--patience=4", "--max_steps=11")
     assert manifests.list_steps(str(tmp_path)) == [9, 10, 11]

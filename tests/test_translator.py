@@ -385,3 +385,27 @@ def test_it_works_in_any_program_and_changes_nothing_there(
     for rows, expected_rows in zip(actual, expected):
         answers = [[Translation(*fields[:2]) for fields in row] for row in rows]
         assert_same(answers, expected_rows)
+
+
+def test_a_translation_as_long_as_its_limit_is_marked_and_counted(trained):
+    lines = ["1 2 3 4", "", "5 6 7 8 9 1", "2 3"]
+    changes = {"search": "greedy", "max_extra_length": 0}
+    with Translator(trained, **changes) as translator:
+        lengths = [len(ids) for ids in translator.encode(lines)]
+        translations = [best for best, *_ in translator.translate(lines)]
+        begun = translator.translate(["2 3"], prefix=["3 2 1 4 5 6 7"])[0][0]
+        counts = dict(translator.unusual_lines)
+    at_limit = [
+        0 < length == len(translation.pieces)
+        for length, translation in zip(lengths, translations)
+    ]
+    assert [translation.is_truncated for translation in translations] == at_limit
+    assert begun.is_truncated and begun.text == "3 2 1 4 5 6 7"
+    expected = sum(at_limit) + 1
+    assert expected > 1
+    assert counts["with a translation cut at its length limit"] == expected
+    with Translator(trained, search="greedy") as translator:
+        assert not translator.translate(lines[:1])[0][0].is_truncated
+        assert (
+            translator.unusual_lines["with a translation cut at its length limit"] == 0
+        )

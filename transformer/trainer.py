@@ -33,6 +33,7 @@ from transformer.logdir.history import (
     RunHistory,
     current_versions,
     dev_name,
+    dev_search,
     read_dev_scores,
 )
 from transformer.logdir.names import BEST, MANIFEST, checkpoint_path, checkpoint_step
@@ -291,7 +292,9 @@ def claim_logdir(
     refuse_prepared_again(run, logdir)
     history.write()
     hparams.save(run.hp, logdir)
-    return OwnedLogdir(logdir, DevScores(logdir, start.step, dev_name(run.checksums)))
+    search = dev_search(dataclasses.asdict(run.hp))
+    dev = dev_name(run.checksums)
+    return OwnedLogdir(logdir, DevScores(logdir, start.step, dev, search))
 
 
 def refuse_prepared_again(run: Run, logdir: str) -> None:

@@ -175,6 +175,17 @@ def search_from_memory(
     return search(step, state, limits, options._replace(prefix=prefix))
 
 
+def length_limit(hp: HParams, num_source: int, num_prefix: int = 0) -> int:
+    """Return the largest number of pieces of a translation, as `search_from_memory`.
+
+    Args:
+      hp: the settings.
+      num_source: the number of pieces of the source.
+      num_prefix: the number of pieces of the prefix.
+    """
+    return max(num_source + hp.max_extra_length, num_prefix, hp.min_length)
+
+
 def _count_tokens(ids):
     """Count the ids that are not padding: int32 [N, T] → int64 [N]."""
     return tf.reduce_sum(tf.cast(is_token(cast_to_int64(ids)), tf.int64), 1)

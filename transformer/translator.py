@@ -70,6 +70,7 @@ from transformer.text.vocabulary import PAD
 from transformer.translation_graph import (
     Inspection,
     TranslationGraph,
+    length_limit,
     load_members,
     make_search_options,
 )
@@ -338,11 +339,14 @@ class Translator(BaseTranslator):
         prefix_ids = self.encode_prefixes(prefixes, lines) if prefixes else []
         for indices, hypotheses in self.search(sources, prefix_ids):
             for i, n_best, scores in zip(indices, hypotheses.ids, hypotheses.scores):
+                num_prefix = len(prefix_ids[i]) if prefix_ids else 0
+                limit = length_limit(self.hp, len(sources[i]), num_prefix)
                 translations[i] = [
-                    self.translation(ids, score)
+                    self.translation(ids, score, limit)
                     for ids, score in zip(n_best, scores)
                     if score > NEVER
                 ]
+        self.count_truncated(translations)
         return translations
 
     def encode_prefixes(

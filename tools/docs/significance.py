@@ -63,13 +63,18 @@ class Simulation:
         """Draw the variants of two systems: int [2, lines], different in some lines.
 
         Args:
-          num_differing: the number of lines in which the variants differ.
+          num_differing: the number of lines in which their statistics differ, if so
+            many lines have variants that do.
         """
         num_lines = len(self.references)
         variants = np.zeros([2, num_lines], int)
-        lines = self._generator.permutation(num_lines)[:num_differing]
-        for line in lines:
-            variants[:, line] = self._generator.permutation(VARIANTS)[:2]
+        for line in self._generator.permutation(num_lines):
+            first, *rest = self._generator.permutation(VARIANTS)
+            statistics = self.statistics[:, line]
+            others = [i for i in rest if (statistics[i] != statistics[first]).any()]
+            if others and num_differing:
+                variants[:, line] = first, others[0]
+                num_differing -= 1
         return variants
 
     def compute_p(self, variants: np.ndarray, samples: int) -> float:
@@ -79,15 +84,15 @@ class Simulation:
         return exchange_test(self.metric, first, second, samples)
 
     def compute_sacrebleu_p(self, variants: np.ndarray, samples: int) -> float:
-        """Compute the p-value of two systems by sacreBLEU's paired bootstrap test."""
+        """Compute the p-value of two systems by sacreBLEU's paired bootstrap; for BLEU."""
         systems = [
             (name, [self.texts[variant][i] for i, variant in enumerate(system)])
             for name, system in zip("ab", variants)
         ]
         test = PairedTest(
-            systems, {"metric": self.metric}, [self.references], "bs", samples
+            systems, {"BLEU": self.metric}, [self.references], "bs", samples
         )
-        return test()[1]["metric"][1].p_value
+        return float(test()[1]["BLEU"][1].p_value)
 
     def measure_rate(
         self, compute_p: Callable, num_differing: int, comparisons: int, samples: int

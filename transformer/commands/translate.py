@@ -21,7 +21,8 @@ With --engine ctranslate2, the first answer takes half a second instead of five:
 docs/serving.md.
 
 Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one line on
-stderr.
+stderr, and so are translations that are as long as --max_extra_length allows: they may
+end in mid-sentence.
 """
 
 import argparse
@@ -116,10 +117,13 @@ def translate_sentences(
     """Translate lines sentence by sentence; the result has texts, but no scores."""
     sentences = [[sentence for sentence, _ in split(line)] or [""] for line in lines]
     translations = iter(translator.translate(list(itertools.chain(*sentences))))
-    return [
-        [Translation(" ".join(next(translations)[0].text for _ in of_line), 0.0)]
-        for of_line in sentences
-    ]
+    results = []
+    for of_line in sentences:
+        parts = [next(translations)[0] for _ in of_line]
+        text = " ".join(part.text for part in parts)
+        is_truncated = any(part.is_truncated for part in parts)
+        results.append([Translation(text, 0.0, is_truncated=is_truncated)])
+    return results
 
 
 def translate_chunks(

@@ -311,10 +311,12 @@ class FastTranslator(BaseTranslator):
         sources = self.encode(lines)
         translations = [[Translation("", 0.0)] * self.n_best for _ in sources]
         for i, hypotheses in self._search(sources).items():
+            limit = len(sources[i]) + self.hp.max_extra_length
             translations[i] = [
-                self.translation([self._ids[piece] for piece in pieces], score)
+                self.translation([self._ids[piece] for piece in pieces], score, limit)
                 for score, pieces in hypotheses[: self.n_best]
             ]
+        self.count_truncated(translations)
         return translations
 
     def score_pieces(

@@ -2,7 +2,8 @@
 
 `run.jsonl` has one line, a JSON object, for each segment of the run: its first step,
 its settings, the checksums of the corpus and the vocabulary, and the versions. Resuming
-with all of these unchanged adds no line. `dev_scores.jsonl` has the evaluations.
+with all of these unchanged adds no line. `dev_scores.jsonl` has the evaluations, each
+with the dev set and the search that it was made with.
 `trainer.Training.log_metrics` decides which numbers are logged.
 """
 
@@ -20,7 +21,7 @@ from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.hparams import HParams
+from transformer.hparams import FIELDS, HParams, search_settings
 from transformer.logdir.names import DEV_SCORES, EVENTS, LOCK, RUN
 from transformer.runtime import files
 from transformer.runtime.errors import (
@@ -215,11 +216,19 @@ class RunHistory:
         ]
         if self._list_changed("corpus"):
             texts.append("another corpus")
-        return (
-            f"changed at step {self._segment['step']}: {', '.join(texts)}"
-            if texts
-            else ""
-        )
+        if not texts:
+            return ""
+        text = f"changed at step {self._segment['step']}: {', '.join(texts)}"
+        searches = [
+            dev_search(settings)
+            for settings in (self._previous("settings"), self._segment["settings"])
+        ]
+        if self._before and searches[0] != searches[1]:
+            text += (
+                "; dev scores of another search are not compared with the new ones, "
+                "which alone decide on the best checkpoint and on patience"
+            )
+        return text
 
     def write(self) -> None:
         """Write the segments; add this one if it differs from the previous one."""
@@ -275,10 +284,22 @@ def dev_name(checksums: Dict[str, str]) -> str:
     return files.short_hash(repr(dev))
 
 
+def dev_search(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the settings on which dev translations depend: name → value.
+
+    Args:
+      settings: name → value; a setting that an older version lacked has its default.
+    """
+    known = {name: value for name, value in settings.items() if name in FIELDS}
+    hp = HParams(**known)
+    return dict(search_settings(hp), decode_precision=hp.decode_precision)
+
+
 class DevScores:
     """The evaluations of a training run: step, bleu, chrf, loss.
 
-    Scores on another dev set stay in the file, but are never compared.
+    Scores on another dev set, or of another search, stay in the file, but are never
+    compared.
 
     Args:
       logdir: the log directory, which may have scores from earlier processes.
@@ -287,21 +308,39 @@ class DevScores:
         again.
       dev: a name for the dev set. Rows without a name count as scores on the same dev
         set.
+      search: from `dev_search`; None: all searches are compared. In rows without a
+        search, from an older version, it is the search of their segment.
 
     Raises:
       LogDirectoryError: the file in `logdir` is broken.
     """
 
-    def __init__(self, logdir: str, start: int, dev: str = ""):
+    def __init__(
+        self,
+        logdir: str,
+        start: int,
+        dev: str = "",
+        search: Optional[Dict[str, Any]] = None,
+    ):
         self._path = os.path.join(logdir, DEV_SCORES)
-        self._dev = dev
+        self._conditions: Dict[str, Any] = {}
+        if dev:
+            self._conditions["dev"] = dev
+        if search:
+            self._conditions["search"] = search
+        segments = read_run(logdir)
         self._all = [row for row in read_dev_scores(logdir) if row["step"] <= start]
-        self._rows = [row for row in self._all if row.get("dev", dev) == dev]
+        self._rows = [
+            row
+            for row in self._all
+            if row.get("dev", dev) == dev
+            and (not search or _search_of(row, segments, search) == search)
+        ]
 
     def add(self, row: Dict[str, float]) -> None:
         """Append an evaluation; the file is complete at any time."""
         self._rows.append(row)
-        self._all.append(dict(row, dev=self._dev) if self._dev else row)
+        self._all.append(dict(row, **self._conditions))
         _write_rows(self._path, self._all)
 
     def has(self, step: int) -> bool:
@@ -321,6 +360,14 @@ class DevScores:
         """Count the evaluations after the best one."""
         best = self.best()
         return len(self._rows) - 1 - self._rows.index(best) if best else 0
+
+
+def _search_of(row, segments, default) -> Dict[str, Any]:
+    """Return the search of an evaluation, or `default` if it is unknown."""
+    if "search" in row:
+        return row["search"]
+    before = [segment for segment in segments if segment["step"] < row["step"]]
+    return dev_search(before[-1]["settings"]) if before else default
 
 
 def sort_key(row: Dict[str, Any]) -> Tuple[float, float]:

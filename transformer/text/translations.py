@@ -1,6 +1,7 @@
 """What all translation engines share: lines → ids, ids → a Translation."""
 
 import collections
+import math
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from transformer.text.pieces import UNK
@@ -16,6 +17,8 @@ class Translation(NamedTuple):
     # Pairs of words that correspond, (source, target), counted from 0. None if they
     # were not requested, or if the vocabulary's words are not those between spaces.
     alignment: Optional[Tuple[Tuple[int, int], ...]] = None
+    # Whether it is as long as its limit allows, so that it may end in mid-sentence.
+    is_truncated: bool = False
 
 
 def as_lines(lines: Iterable[str]) -> List[str]:
@@ -66,9 +69,27 @@ class BaseTranslator:
         )
         return [ids[:max_pieces] for ids in sources]
 
-    def translation(self, ids: Sequence[int], score: float) -> Translation:
-        """Return a Translation; line breaks in its pieces become spaces."""
+    def translation(
+        self, ids: Sequence[int], score: float, limit: float = math.inf
+    ) -> Translation:
+        """Return a Translation; line breaks in its pieces become spaces.
+
+        Args:
+          ids: its pieces; what follows the end is ignored.
+          score: its score.
+          limit: the largest number of pieces that it could have.
+        """
         vocabulary = self.vocabularies.target
         text = " ".join(vocabulary.decode(ids).splitlines())
-        pieces = vocabulary.pieces(vocabulary.strip_special(ids))
-        return Translation(text, float(score), tuple(pieces))
+        pieces = tuple(vocabulary.pieces(vocabulary.strip_special(ids)))
+        is_truncated = len(pieces) >= limit
+        return Translation(text, float(score), pieces, is_truncated=is_truncated)
+
+    def count_truncated(self, translations: Sequence[Sequence[Translation]]) -> None:
+        """Count the lines whose best translation is truncated among the unusual ones.
+
+        Args:
+          translations: for each line, its n best.
+        """
+        count = sum(n_best[0].is_truncated for n_best in translations if n_best)
+        self.unusual_lines["with a translation cut at its length limit"] += count

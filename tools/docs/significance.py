@@ -73,7 +73,8 @@ class Simulation:
             statistics = self.statistics[:, line]
             others = [i for i in rest if (statistics[i] != statistics[first]).any()]
             if others and num_differing:
-                variants[:, line] = first, others[0]
+                pair = [first, others[0]]
+                variants[:, line] = self._generator.permutation(pair)  # equal chances
                 num_differing -= 1
         return variants
 
@@ -84,7 +85,7 @@ class Simulation:
         return exchange_test(self.metric, first, second, samples)
 
     def compute_sacrebleu_p(self, variants: np.ndarray, samples: int) -> float:
-        """Compute the p-value of two systems by sacreBLEU's paired bootstrap; for BLEU."""
+        """Compute the p-value of two systems by sacreBLEU's paired bootstrap."""
         systems = [
             (name, [self.texts[variant][i] for i, variant in enumerate(system)])
             for name, system in zip("ab", variants)

@@ -11,9 +11,9 @@ from typing import List, NamedTuple, Optional, Sequence
 SHARE = 0.1  # of the lines; fewer are no anomaly. Real text has 0.1 % tokenized lines
 COPIES = 0.2  # the share of lines that are their source
 _CJK = r"[\u3040-\u30ff\u3400-\u9fff]"  # written without spaces between words
-# What tokenizers leave: a space before a full stop or comma (French has one before other
-# signs), apart from numbers; entities and joints; pieces of a vocabulary; words of
-# Chinese or Japanese that are separated.
+# What tokenizers leave: a space before a full stop or comma (French has one before
+# other signs); English endings apart; joints, pieces of a vocabulary and entities; and
+# separate words of Chinese or Japanese.
 TOKENIZED = re.compile(
     r"\S [.,。，、](?!\S)|(?<=\w) (?:n't|'s|'re|'ve|'ll)(?!\S)|@@(?= |$)|@-@|▁"
     rf"|&(?:quot|apos|amp|lt|gt|#\d+);|{_CJK} {_CJK}"

@@ -127,7 +127,7 @@ class Transformer:
         if dialect.feedforward_skips_padding:
             feedforward_mask = tokens[..., None]  # [N, S, 1]
         x = self.embed(source, "encoder", positions)  # [N, S, D]
-        x = settings.attention.dropout(x, "encoder/embedding")
+        x = settings.attention.dropout.apply(x, "encoder/embedding")
         with self._open_scope("encoder"):
             for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
@@ -273,7 +273,7 @@ class Transformer:
         presents: List[KeyValueCache] = []
         key_masks: List[tf.Tensor] = []
         x = self.embed(ids, "decoder", query_positions)  # [N, T, D]
-        x = settings.attention.dropout(x, "decoder/embedding")
+        x = settings.attention.dropout.apply(x, "decoder/embedding")
         with self._open_scope("decoder"):
             for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):

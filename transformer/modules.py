@@ -377,7 +377,7 @@ def attention_sublayer(
             bias=masks.bias,
             relative=relative.look_up(num_units // num_heads) if relative else None,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
-            drop=functools.partial(weights_dropout, name="weights"),
+            drop=functools.partial(weights_dropout.apply, name="weights"),
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
         context = zero_masked(context, masks.queries)
         if weights is not None:
@@ -481,7 +481,7 @@ def feedforward_sublayer(
     with tf.variable_scope(scope, reuse=reuse):
         x = _normalize_inputs(inputs, dialect)
         x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
-        x = inner_dropout(x, "inner")
+        x = inner_dropout.apply(x, "inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
         x = zero_masked(x, mask)
         return _add_and_normalize(inputs, x, dialect, dropout)
@@ -513,7 +513,7 @@ def _add_and_normalize(inputs, outputs, dialect: Dialect, dropout: Dropout):
     """
     x = cast_to_float32(outputs)
     if dialect.residual_dropout:
-        x = dropout(x, "residual")
+        x = dropout.apply(x, "residual")
     if dialect.residual:
         x = inputs + tf.cast(x, inputs.dtype)
     if dialect.norm == "after":

@@ -160,13 +160,13 @@ def dropout(
 
 
 class Dropout(NamedTuple):
-    """The dropout at one place in a block: a function of a tensor and a name."""
+    """The dropout at one place in a block."""
 
     rate: Any = 0.0  # float or scalar tensor
     is_training: Any = True  # Python bool or scalar bool tensor
     seed: Optional[tf.Tensor] = None  # int [2]
 
-    def __call__(self, inputs, name: str):
+    def apply(self, inputs, name: str):
         """Apply `dropout`; the name distinguishes the dropouts in one scope."""
         return dropout(inputs, self.rate, self.is_training, self.seed, name)
 

@@ -239,7 +239,11 @@ def resolve_padding(name: str, mask, inputs):
       ValueError: the mask has a wrong shape, or constant values that are wrong.
     """
     sizes = inputs.shape.as_list()[:2]
-    mask = _resolve(name, mask, lambda *of: _check_padding(*of, "[N, T]", sizes))
+
+    def check_shape(name, mask):
+        _check_padding(name, mask, "[N, T]", sizes)
+
+    mask = _resolve(name, mask, check_shape)
     mask = _refuse_inverted(name, mask, inputs)
     return None if mask is None else mask[..., None]
 

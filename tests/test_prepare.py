@@ -228,6 +228,55 @@ def test_bpe_dropout_with_vocab_from(tmp_path, capsys):
     assert "expected a vocabulary of the model type bpe" in capsys.readouterr().err
 
 
+def test_pairs_that_are_too_long_do_not_take_part_in_bpe_dropout(tmp_path, monkeypatch):
+    """The time of a word grows with the square of its length, here 45 seconds."""
+    short, long = fill(tmp_path / "short"), fill(tmp_path / "long")
+    dropout = ["--bpe_dropout", "0.3"]
+    corpora.run_command("prepare", "--out", short, "--vocab_size", "45", *dropout)
+    for language, word in (("de", "Hund" * 12000), ("en", "dog")):
+        path = os.path.join(long, f"train.{language}")
+        write(path, [word, *sentences("train", language)])
+    corpora.run_command("prepare", "--out", long, "--vocab_from", short, *dropout)
+    for side in ("source", "target"):
+        assert load(long, "train", side) == load(short, "train", side)
+    assert summary(long)["splits"]["train"]["too_long"] == 1
+
+
+@pytest.mark.parametrize(
+    "lines, flags, warning",
+    [
+        (["او می\u200cخواهد"], [], "loses U+200C ZERO WIDTH NON-JOINER; --normal"),
+        (["½ Liter"], [], "'½' becomes '1⁄2', which loses U+00BD VULGAR FRACTION ONE"),
+        (["Cafe\u0301"], [], "loses U+0065 LATIN SMALL LETTER E, U+0301 COMBINING"),
+        (["Ж"], [], "'Ж' becomes '⁇', which loses U+0416"),
+        (["Ж"], ["--byte_fallback", "--vocab_size", "320"], ""),
+        (["½ m² 10 ‑ ﬁ …"], ["--normalization", "identity"], ""),
+        (["a  b ", "a\u00a0b"], [], ""),
+    ],
+    ids=ascii,
+)
+def test_text_that_the_vocabulary_cannot_give_back_is_named(
+    tmp_path, lines, flags, warning
+):
+    out = fill(tmp_path)
+    if lines != ["Ж"]:
+        for split in ("train", "dev"):
+            write(
+                tmp_path / f"{split}.de", sentences(split, "de")[len(lines) :] + lines
+            )
+    else:
+        write(tmp_path / "dev.de", sentences("dev", "de")[1:] + lines)
+    argv = ["--out", out, "--vocab_size", "70", *flags]
+    printed = corpora.command_output("prepare", *argv)
+    warnings = [line for line in printed if "survive" in line]
+    assert len(warnings) == bool(warning)
+    if warning:
+        assert warnings[0].startswith(
+            "dev: warning: 1 of 9 source lines (11.1%) do not"
+        )
+        assert warning in warnings[0]
+
+
 def test_a_test_split_is_not_needed(tmp_path):
     out = fill(tmp_path)
     corpora.run_command("prepare", "--out", out, *SMALL)

@@ -23,6 +23,7 @@ from transformer.runtime.files import refuse_unwritable, temporary_folder
 from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
     EncodingOptions,
+    LostText,
     SplitText,
     choose_languages,
     copy_text,
@@ -53,6 +54,7 @@ from transformer.text.pair_checks import (
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
 MAX_WEIGHT = 1000  # a larger one is a mistake
+UNKNOWN = "\u2047"  # ⁇, SentencePiece's text for unknown characters
 MANY_CHUNKS = 10  # progress is shown for this many or more
 FilePairs = Dict[str, List[FilePair]]  # split → its text files
 
@@ -484,12 +486,19 @@ def encode_and_report(
         if split == "dev":
             print_lines(
                 *(
-                    f"{split}: warning: {describe_lost_text(lost)}; see "
-                    "--normalization, --character_coverage and --byte_fallback"
+                    f"{split}: warning: {describe_lost_text(lost)}; "
+                    f"{advise_on_lost_text(lost)}"
                     for lost in find_lost_text(text, options.folder)
                 )
             )
     return entries
+
+
+def advise_on_lost_text(lost: LostText) -> str:
+    """Return which flag keeps the text that a vocabulary loses."""
+    if UNKNOWN in lost.after:
+        return "--byte_fallback keeps characters that are unknown"
+    return "--normalization identity keeps all characters"
 
 
 def choose_normalization(*languages: str) -> str:

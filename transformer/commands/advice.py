@@ -69,7 +69,8 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.SidesInOneFile: advise_on_sides,
     errors.SidesReversed: lambda error: "change the order of the two files",
     errors.FileNotText: lambda error: (
-        f"unpack it with {UNPACK[error.kind]} {shlex.quote(error.path)}"
+        f"unpack it with {UNPACK.get(error.kind, 'its program')} "
+        + shlex.quote(error.path)
     ),
     errors.DataFolderNotPrepared: lambda error: (
         "name the folder with --data, or run "

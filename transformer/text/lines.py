@@ -5,6 +5,7 @@ reads lines to be translated, whatever they contain.
 """
 
 import collections
+import contextlib
 import fnmatch
 import gzip
 import os
@@ -102,7 +103,7 @@ def _read_segments(path: str, label: str) -> Iterator[str]:
 
 def _read_units(path: str, label: str) -> Iterator[str]:
     """Yield one side of each unit of a TMX or XLIFF file."""
-    with open_binary(path) as file:
+    with open_binary(path) as file, _refuse_broken(path):
         yield from read_units(file, path, label)
 
 
@@ -128,7 +129,7 @@ READERS: Dict[str, Callable[[str, str], Iterator[str]]] = {
 SIGNATURES = (
     (257, b"ustar", "tar"),
     (0, b"PK\x03\x04", "zip"),
-    (0, b"BZh", "bzip2"),
+    (4, b"1AY&SY", "bzip2"),
     (0, b"\xfd7zXZ\x00", "xz"),
     (0, b"\x28\xb5\x2f\xfd", "zstd"),
     (0, b"7z\xbc\xaf\x27\x1c", "7z"),
@@ -158,6 +159,18 @@ def open_binary(path: str) -> IO[bytes]:
     return file
 
 
+@contextlib.contextmanager
+def _refuse_broken(path: str) -> Iterator[None]:
+    """Raise CorpusError if a file cannot be read to its end."""
+    try:
+        yield
+    except (EOFError, OSError, zlib.error) as error:
+        raise CorpusError(
+            f"{path}: expected a complete file, got one that cannot be read to the end "
+            f"({error}): copy or download it again"
+        ) from error
+
+
 def decode_lines(path: str) -> Iterator[str]:
     """Yield the decoded lines of a plain or gzipped file, without line endings.
 
@@ -165,7 +178,7 @@ def decode_lines(path: str) -> Iterator[str]:
       CorpusError: as `read_lines`; or the lines end with "\r" only.
     """
     line_number = num_returns = 0
-    with open_binary(path) as file:
+    with open_binary(path) as file, _refuse_broken(path):
         try:
             for line_number, raw in enumerate(file, 1):
                 line = _decode(raw, line_number)
@@ -177,11 +190,6 @@ def decode_lines(path: str) -> Iterator[str]:
                 f"0x{error.object[error.start]:02x}; give a compressed file a name "
                 f"that ends in .gz; convert other text with iconv -f LATIN1 -t "
                 f"UTF-8 (or -f UTF-16)"
-            ) from error
-        except (EOFError, OSError, zlib.error) as error:
-            raise CorpusError(
-                f"{path}: expected a complete file, got one that cannot be read to the "
-                f"end ({error}): copy or download it again"
             ) from error
     if num_returns > line_number:
         raise CorpusError(

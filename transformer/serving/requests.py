@@ -1,4 +1,4 @@
-"""Validate the requests of the service: JSON, and the forms of LibreTranslate.
+"""Validate the requests of the service: JSON, and what LibreTranslate's clients send.
 
 msgspec checks names and types. What depends on the model, and limits that have an HTTP
 status of their own, are checked here. `viewer/page/openapi.json` describes the fields.
@@ -6,6 +6,7 @@ status of their own, are checked here. `viewer/page/openapi.json` describes the 
 
 import ipaddress
 import json
+import re
 import urllib.parse
 from typing import (
     Annotated,
@@ -34,10 +35,11 @@ MAX_CHARACTERS_SPLIT = 20000  # of a text that is split into sentences
 MAX_TEXTS = 128  # of a request
 MAX_SENTENCES = 256  # of all texts of a request
 MAX_PADDING = 16
-MAX_FIELDS = 16  # of a form
+MAX_FIELDS = MAX_TEXTS + 16  # of a form
 MAX_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search finds
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 Index = Annotated[int, msgspec.Meta(ge=0)]
@@ -73,14 +75,21 @@ class Texts(msgspec.Struct, forbid_unknown_fields=True):
     split: Union[bool, msgspec.UnsetType] = msgspec.UNSET
 
 
-class LibreTranslate(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of a LibreTranslate request."""
+class Detect(msgspec.Struct):
+    """The fields of a LibreTranslate request to detect a language."""
 
     q: Union[str, List[str]]
+
+
+class LibreTranslate(Detect):
+    """The fields of a LibreTranslate request; like its server, ignore others."""
+
     target: str
-    source: str = "auto"
-    format: str = "text"
-    alternatives: Annotated[int, msgspec.Meta(ge=0, le=MAX_ALTERNATIVES)] = 0
+    source: Optional[str] = None
+    format: Optional[str] = None
+    alternatives: Optional[Annotated[int, msgspec.Meta(ge=0, le=MAX_ALTERNATIVES)]] = (
+        None
+    )
     api_key: Any = None
 
 
@@ -95,20 +104,27 @@ class TranslateRequest(NamedTuple):
     alignments: bool
     split: bool
     source: str = ""  # the language that a LibreTranslate client named; "" for others
+    is_copy: bool = False  # whether the texts are in the target language already
 
 
-def parse_fields(body: bytes, content_type: str) -> Dict[str, Any]:
+def media_type(content_type: str) -> str:
+    """Return the media type in a Content-Type header, without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def parse_fields(body: bytes, content_type: str, query: bytes = b"") -> Dict[str, Any]:
     """Parse the fields of a request.
 
     Args:
-      body: JSON in UTF-8, or a form.
-      content_type: JSON or FORM.
+      body: JSON in UTF-8, a form, or nothing.
+      content_type: the header of the request.
+      query: the query of the URL; a form may have fields in both.
 
     Raises:
       RequestError: the body is not of that type.
     """
-    if content_type == FORM:
-        return _parse_form(body)
+    if media_type(content_type) != JSON:
+        return _parse_form(body, content_type, query)
     try:
         fields = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -118,16 +134,56 @@ def parse_fields(body: bytes, content_type: str) -> Dict[str, Any]:
     return fields
 
 
-def _parse_form(body):
+def _parse_form(body, content_type, query):
+    """Parse a form; every `q` is a text, other fields have their first value."""
     try:
-        pairs = urllib.parse.parse_qsl(
-            body.decode("utf-8"), True, True, errors="strict", max_num_fields=MAX_FIELDS
-        )
+        pairs = _parse_pairs(query)
+        if media_type(content_type) == MULTIPART:
+            pairs += _parse_multipart(body, content_type)
+        else:
+            pairs += _parse_pairs(body)
+        if len(pairs) > MAX_FIELDS:
+            raise ValueError
     except ValueError:
         raise RequestError(
             400, f"The request is not a form in UTF-8 of at most {MAX_FIELDS} fields."
         ) from None
-    return dict(pairs)
+    values: Dict[str, List[str]] = {}
+    for name, value in pairs:
+        # Forms end lines with CR LF (RFC 2046, 4.1.1).
+        values.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return {
+        name: texts if name == "q" and len(texts) > 1 else texts[0]
+        for name, texts in values.items()
+    }
+
+
+def _parse_pairs(text):
+    if not text:  # an error for Python 3.10
+        return []
+    return urllib.parse.parse_qsl(
+        text.decode("utf-8"), True, True, errors="strict", max_num_fields=MAX_FIELDS
+    )
+
+
+def _parse_multipart(body, content_type):
+    """Return the (name, value) of each part, without files (RFC 7578)."""
+    boundary = re.search('\\bboundary="?([^";]+)', content_type, re.I)
+    if not boundary:
+        raise ValueError
+    limit = b"\r\n--" + boundary[1].strip().encode("latin-1")
+    _, *parts, end = (b"\r\n" + body).split(limit, MAX_FIELDS + 1)
+    if not end.startswith(b"--"):
+        raise ValueError
+    pairs = []
+    for part in parts:
+        head, separator, value = part.partition(b"\r\n\r\n")
+        parameters = dict(re.findall(b';[ \t]*([a-z]+)="?([^";\r\n]*)', head, re.I))
+        if not part.startswith(b"\r\n") or not separator or b"name" not in parameters:
+            raise ValueError
+        if b"filename" not in parameters:
+            pairs.append((parameters[b"name"].decode("utf-8"), value.decode("utf-8")))
+    return pairs
 
 
 def parse_see(fields: Dict[str, Any], models: Sequence) -> Tuple[int, SentenceRequest]:
@@ -164,7 +220,7 @@ def parse_translate(
     Raises:
       RequestError: the request is invalid or too long.
     """
-    if "q" in fields:
+    if "q" in fields or ("text" not in fields and {"source", "target"} & set(fields)):
         return _parse_libretranslate(fields, models, split is not False)
     texts = _convert(fields, Texts)
     model = _choose_model(texts.model, models)
@@ -187,26 +243,43 @@ def parse_translate(
     )
 
 
+def check_detect(fields: Dict[str, Any]) -> None:
+    """Check the fields of a LibreTranslate request to detect a language.
+
+    Raises:
+      RequestError: the request is invalid.
+    """
+    _convert(fields, Detect)
+
+
 def _parse_libretranslate(fields, models, split):
     """Parse the request of a LibreTranslate client; its languages choose the model."""
     # The fields of a form are text.
     request = _convert(fields, LibreTranslate, strict=False)
-    if request.format != "text":
+    for name in Texts.__struct_fields__:
+        if name in fields:  # only unknown to LibreTranslate
+            raise RequestError(400, f"Expected q or {name}, got both.")
+    if request.format not in ("text", "", None):
         raise RequestError(
             400, f"Expected the format text, got {request.format[:40]!r}."
         )
+    wanted = (request.source or "auto").lower(), request.target.lower()
     for index, model in enumerate(models):
-        source, target = model.languages
-        if request.source in ("auto", source) and request.target == target:
+        source, target = (language.lower() for language in model.languages)
+        is_copy = wanted in ((source, source), (target, target))
+        if is_copy or wanted in ((source, target), ("auto", target)):
             return TranslateRequest(
                 index,
-                _split_texts(request.q, model, split),
+                _as_sentences(request.q)
+                if is_copy
+                else _split_texts(request.q, model, split),
                 isinstance(request.q, list),
-                1 + request.alternatives,
+                1 + (request.alternatives or 0),
                 False,
                 False,
                 split,
-                request.source,
+                wanted[0],
+                is_copy,
             )
     pairs = dict.fromkeys("{} to {}".format(*model.languages) for model in models)
     raise RequestError(400, f"This server translates only {' and '.join(pairs)}.")
@@ -231,11 +304,17 @@ def _choose_model(index, models):
     return models[index]
 
 
-def _split_texts(value, model, split):
-    """Return the sentences of each text, checked for their length."""
+def _as_sentences(value):
+    """Return each text as one sentence, unchanged."""
     texts = value if isinstance(value, list) else [value]
     if len(texts) > MAX_TEXTS:
         raise RequestError(413, f"The request has more than {MAX_TEXTS} texts.")
+    return [[(_replace_invalid(text), "")] for text in texts]
+
+
+def _split_texts(value, model, split):
+    """Return the sentences of each text, checked for their length."""
+    texts = [text for [(text, _)] in _as_sentences(value)]
     if split:
         split_texts = [_split_text(text) for text in texts]
     else:

@@ -13,7 +13,7 @@ import logging
 import socket
 import threading
 import time
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import prometheus_client
 import uvicorn
@@ -22,6 +22,8 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,6 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from transformer.runtime.progress import escape_control
 from transformer.serving import requests
 from transformer.serving.jobs import Job, Jobs, QueueClosed, QueueFull
+from transformer.serving.languages import name_language
 from transformer.serving.requests import RequestError, TranslateRequest
 from transformer.text import sentences
 from transformer.viewer.page_files import make_page, read_file
@@ -40,8 +43,15 @@ SECONDS_TO_SEND = 20  # within which a client must send its request
 SECONDS_TO_READ = 60  # within which a client must read each MiB of an answer
 SECONDS_TO_STOP = 20  # for clients to read their answers when the service stops
 SECONDS_TO_PROBE = 0.5  # whether a client that has stopped sending is still there
+MILLISECONDS_TO_TYPE = 500  # after which LibreTranslate's page asks for a translation
+FORM_TYPES = (requests.JSON, requests.FORM, requests.MULTIPART)
 CLIENT_DISCONNECTED = 499  # the status in the log
+UNCHOSEN_HEAD = (
+    "The alignments are often wrong: no attention head was chosen to align words."
+)
 JSON_POLICY = "default-src 'none'"
+MIN_BYTES_TO_COMPRESS = 1024
+COMPRESSION_LEVEL = 5  # of 9: half the time, and 3 % more bytes
 
 log = logging.getLogger("transformer.service")
 
@@ -92,12 +102,16 @@ class Service:
         )
         routes = [
             Route("/", self._get_page),
+            Route("/detect", self._detect, methods=["POST"]),
+            Route("/frontend/settings", self._get_frontend_settings),
+            Route("/health", self._get_health),
             Route("/healthz", self._get_health),
             Route("/languages", self._get_languages),
             Route("/metrics", self._get_metrics),
             Route("/models", self._get_models),
             Route("/openapi.json", self._get_openapi),
             Route("/see", self._see, methods=["POST"]),
+            Route("/spec", self._get_openapi),
             Route("/translate", self._translate, methods=["POST"]),
         ]
         self._paths = {route.path for route in routes}
@@ -111,7 +125,14 @@ class Service:
             HTTPException: _routing_error_response,
             Exception: lambda *_: _error_response(500, "The server failed."),
         }
-        self._app = Starlette(routes=routes, exception_handlers=handlers)
+        compress = Middleware(
+            GZipMiddleware,
+            minimum_size=MIN_BYTES_TO_COMPRESS,
+            compresslevel=COMPRESSION_LEVEL,
+        )
+        self._app = Starlette(
+            routes=routes, exception_handlers=handlers, middleware=[compress]
+        )
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope, receive, send) -> None:
@@ -191,16 +212,44 @@ class Service:
 
     async def _get_languages(self, request: Request) -> Response:
         """Answer with the languages, as LibreTranslate does."""
-        targets: Dict[str, List[str]] = {}
+        targets: Dict[str, Set[str]] = {}
         for source, target in (model.languages for model in self.models):
-            if target not in targets.setdefault(source, []):
-                targets[source].append(target)
+            targets.setdefault(source, {source}).add(target)
+            targets.setdefault(target, {target})
         return Json(
             [
-                {"code": source, "name": source, "targets": codes}
-                for source, codes in targets.items()
+                {**_describe_language(code), "targets": sorted(codes)}
+                for code, codes in targets.items()
             ]
         )
+
+    async def _get_frontend_settings(self, request: Request) -> Response:
+        """Answer with the settings that LibreTranslate's page asks for."""
+        source, target = self.models[0].languages
+        is_split = self._split is not False
+        return Json(
+            {
+                "charLimit": requests.MAX_CHARACTERS_SPLIT
+                if is_split
+                else requests.MAX_CHARACTERS,
+                "frontendTimeout": MILLISECONDS_TO_TYPE,
+                "apiKeys": False,
+                "keyRequired": False,
+                "suggestions": False,
+                "filesTranslation": False,
+                "supportedFilesFormat": [],
+                "language": {
+                    "source": _describe_language(source),
+                    "target": _describe_language(target),
+                },
+            }
+        )
+
+    async def _detect(self, request: Request) -> Response:
+        """Answer with the source languages; no language is detected."""
+        requests.check_detect(await _read_fields(request, FORM_TYPES))
+        languages = dict.fromkeys(model.languages[0] for model in self.models)
+        return Json([_format_detected(language) for language in languages])
 
     async def _see(self, request: Request) -> Response:
         fields = await _read_fields(request, [requests.JSON])
@@ -212,11 +261,14 @@ class Service:
         return Json({"result": result})
 
     async def _translate(self, request: Request) -> Response:
-        fields = await _read_fields(request, [requests.JSON, requests.FORM])
+        fields = await _read_fields(request, FORM_TYPES)
         parsed = await run_in_threadpool(
             requests.parse_translate, fields, self.models, self._split
         )
         model = self.models[parsed.model]
+        if parsed.is_copy:
+            copies = [[[{"text": text}] for text, _ in texts] for texts in parsed.texts]
+            return Json(_format_libretranslate(parsed, copies, model))
         jobs = [
             Job(
                 model.translate,
@@ -230,14 +282,15 @@ class Service:
         translations = [[next(results) for _ in text] for text in parsed.texts]
         if parsed.source:
             return Json(_format_libretranslate(parsed, translations, model))
-        return Json(
-            {
-                "translations": [
-                    _format_text(parsed, text, n_bests)
-                    for text, n_bests in zip(parsed.texts, translations)
-                ]
-            }
-        )
+        answer: Dict[str, Any] = {
+            "translations": [
+                _format_text(parsed, text, n_bests)
+                for text, n_bests in zip(parsed.texts, translations)
+            ]
+        }
+        if parsed.alignments and not model.has_chosen_head():
+            answer["warning"] = UNCHOSEN_HEAD
+        return Json(answer)
 
     async def _run_jobs(self, request: Request, jobs: List[Job]) -> List[Any]:
         """Return the results of jobs; cancel the jobs if the client disconnects."""
@@ -279,11 +332,14 @@ async def _read_fields(
     """
     requests.check_origin(request.headers)
     content_type = request.headers.get("content-type", "")
-    content_type = content_type.partition(";")[0].strip().lower()
-    if content_type not in content_types:
-        raise RequestError(
-            415, f"The request is not of type {' or '.join(content_types)}."
-        )
+    is_known = requests.media_type(content_type) in content_types
+    # Clients that send all fields in the query name any type for their empty body.
+    query = request.scope["query_string"] if requests.FORM in content_types else b""
+    wrong_type = RequestError(
+        415, f"The request is not of type {' or '.join(content_types)}."
+    )
+    if not (is_known or query) or "content-encoding" in request.headers:
+        raise wrong_type
     length = int(request.headers.get("content-length", "0"))
     body = bytearray()
     if length <= requests.MAX_BYTES:
@@ -296,7 +352,9 @@ async def _read_fields(
         raise RequestError(
             413, f"The request has more than {requests.MAX_BYTES:,} bytes."
         )
-    return requests.parse_fields(bytes(body), content_type)
+    if body and not is_known:
+        raise wrong_type
+    return requests.parse_fields(bytes(body), content_type, query)
 
 
 def _error_response(
@@ -370,11 +428,18 @@ def _format_libretranslate(
     if request.n_best > 1:
         answer["alternatives"] = [alternatives for _, *alternatives in texts]
     if request.source == "auto":  # no language is detected
-        detected = {"language": model.languages[0], "confidence": 0}
-        answer["detectedLanguage"] = [detected] * len(texts)
+        answer["detectedLanguage"] = [_format_detected(model.languages[0])] * len(texts)
     if request.is_list:
         return answer
     return {name: values[0] for name, values in answer.items()}
+
+
+def _format_detected(language: str) -> Dict[str, Any]:
+    return {"language": language, "confidence": 0}
+
+
+def _describe_language(code: str) -> Dict[str, str]:
+    return {"code": code, "name": name_language(code)}
 
 
 class JobMetrics:

@@ -120,6 +120,10 @@ class Model:
             for request in requests
         ]
 
+    def has_chosen_head(self) -> bool:
+        """Tell whether an attention head was chosen to align words."""
+        return self.translator.chosen_head() is not None
+
     def count_pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))

@@ -122,7 +122,7 @@ class Model:
 
     def has_chosen_head(self) -> bool:
         """Tell whether an attention head was chosen to align words."""
-        return self.translator.chosen_head() is not None
+        return self.translator.read_chosen_head() is not None
 
     def count_pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""

@@ -92,8 +92,10 @@ def parser() -> cli.Parser:
         action="append",
         nargs="+",
         metavar=("SOURCE TARGET", "WEIGHT"),
-        help="text files: plain, IWSLT tags or xml, also .gz; their pairs are written "
-        "WEIGHT times; repeat --train for another corpus [OUT/train.LANGUAGE, 1]",
+        help="text files: plain, IWSLT tags or xml, also .gz; a file with both sides "
+        "(WMT xml, TMX, XLIFF) twice, with languages: FILE#de FILE#en; their pairs are "
+        "written WEIGHT times; repeat --train for another corpus [OUT/train.LANGUAGE, "
+        "1]",
     )
     for split in SPLITS[1:]:
         parser.add_argument(

@@ -574,30 +574,30 @@ def find_lost_text(text: SplitText, folder: str) -> List[LostText]:
       folder: holds the vocabularies.
     """
     losses = []
-    for index, side in enumerate(SIDES):
-        vocabulary = load_vocabularies(folder)[index]
+    paths = zip(*[file_pair[:2] for file_pair in text.file_pairs])
+    vocabularies = load_vocabularies(folder)[:2]
+    for side, vocabulary, side_paths in zip(SIDES, vocabularies, paths):
         count = 0
         first = ("", "")
-        for line in itertools.chain.from_iterable(
-            read_lines(file_pair[index]) for file_pair in text.file_pairs
-        ):
+        for line in itertools.chain.from_iterable(map(read_lines, side_paths)):
             decoded = vocabulary.decode(vocabulary.encode(line))
             if decoded.split() != line.split():
                 first = first if count else (line, decoded)
                 count += 1
         if count:
-            words = [line.split() for line in first]
-            before, after = next(
-                (before, after)
-                for before, after in itertools.zip_longest(*words, fillvalue="")
-                if before != after
-            )
-            lost = collections.Counter(first[0]) - collections.Counter(first[1])
-            lost_characters = "".join(filter(_is_no_space, lost))
-            losses.append(
-                LostText(side, count, sum(text.counts), before, after, lost_characters)
-            )
+            losses.append(_describe_loss(side, count, sum(text.counts), *first))
     return losses
+
+
+def _describe_loss(
+    side: str, num_lines: int, total: int, line: str, decoded: str
+) -> LostText:
+    """Return what is lost on a side, whose first changed line is `line`."""
+    words = itertools.zip_longest(line.split(), decoded.split(), fillvalue="")
+    before, after = next(pair for pair in words if pair[0] != pair[1])
+    lost = collections.Counter(line) - collections.Counter(decoded)
+    characters = "".join(filter(_is_no_space, lost))
+    return LostText(side, num_lines, total, before, after, characters)
 
 
 def _is_no_space(character: str) -> bool:

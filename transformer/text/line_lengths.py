@@ -6,7 +6,7 @@ was lost on one side, they hardly do from there on, but they do at some shift.
 """
 
 import math
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -19,6 +19,8 @@ MIN_SHIFTED = 0.4  # the correlation at the right shift
 MIN_Z = 5.0  # standard errors between the correlations with and without the shift
 MIN_RUN = 300  # lines with a low correlation at every shift
 MAX_SEARCHES = 100  # windows in which a shift is searched for
+
+Lengths = Union[Sequence[int], np.ndarray]  # of lines
 
 
 class Misalignment(NamedTuple):
@@ -40,7 +42,7 @@ class Misalignment(NamedTuple):
 
 
 def find_misalignment(
-    source_lengths: Sequence[int], target_lengths: Sequence[int]
+    source_lengths: Lengths, target_lengths: Lengths
 ) -> Optional[Misalignment]:
     """Find where the lines of two files cease to belong together.
 
@@ -96,7 +98,7 @@ def find_misalignment(
     return None
 
 
-def _standardize(lengths: Sequence[int]) -> np.ndarray:
+def _standardize(lengths: Lengths) -> np.ndarray:
     """Return the logarithms of lengths with mean 0; empty lines are at the mean."""
     array = np.asarray(lengths, np.float32)
     is_empty = array <= 0

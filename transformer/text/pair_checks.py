@@ -18,6 +18,7 @@ MAX_LENGTH = 2**16 - 1  # longer lines count as this long
 MIN_EQUAL = 10  # fewer equal lines may be names
 SEPARATORS = ("\t", "|||", ";")  # between the columns of a file with both languages
 NUM_COMPARED = 2000  # lines that tell the language of a file
+MAX_COMPARED = 1000  # characters of each line
 MIN_TRIGRAMS = 100  # fewer characters say too little
 MIN_DIFFERENCE = 0.2  # of the mean log-probabilities of characters in two languages
 
@@ -169,7 +170,7 @@ def _count_trigrams(path: str) -> collections.Counter:
     """Count three characters in a row in the first lines of a file."""
     counts: collections.Counter = collections.Counter()
     for line in itertools.islice(read_lines(path), NUM_COMPARED):
-        text = f" {line.strip().lower()} "
+        text = f" {line[:MAX_COMPARED].strip().lower()} "
         counts.update(text[i : i + 3] for i in range(len(text) - 2))
     return counts
 

@@ -10,7 +10,7 @@ D = 64
 ids = tf.constant([[5, 6, 7, 8]])
 words = embedding(ids, 100, D)
 places = positional_encoding(ids, D, scale=False)
-x, p = (each[0] for each in tiny.run([words, places]))
+x, p = (values[0] for values in tiny.run([words, places]))
 W = tiny.fixed("W", [D, D])
 added = (x + p) @ W
 appended = np.concatenate([x, p], axis=1) @ np.concatenate([W, W])

@@ -31,7 +31,8 @@ print(
     f"{abs(at_once - np.concatenate(steps)).max():.3f}",
 )
 print(
-    "cached keys of a block, [N, H, T, D / H]:", *[each.tolist() for each in cached[:3]]
+    "cached keys of a block, [N, H, T, D / H]:",
+    *[shape.tolist() for shape in cached[:3]],
 )
 T = 30
 print(f"positions computed for T = {T}: training {T}, steps with a cache {T},")

@@ -11,12 +11,12 @@ def products(graph):
     total = 0
     for op in graph.get_operations():
         if op.type in ("MatMul", "BatchMatMulV2"):
-            a, b = (each.shape.as_list() for each in op.inputs)
+            a, b = (tensor.shape.as_list() for tensor in op.inputs)
             name = "transpose_a" if op.type == "MatMul" else "adj_x"
             inner = a[-2] if op.get_attr(name) else a[-1]
             size = 1
-            for each in op.outputs[0].shape.as_list():
-                size *= each
+            for dimension in op.outputs[0].shape.as_list():
+                size *= dimension
             total += size * inner
     return total
 

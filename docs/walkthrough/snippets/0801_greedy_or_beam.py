@@ -32,8 +32,8 @@ limits = tf.constant([4])
 options = SearchOptions(beam_size=2, length_penalty=0.0)
 with tf.Session() as session:
     for name, search in [("greedy", greedy), ("beam of 2", beam)]:
-        found = session.run(search(step, tf.zeros([1]), limits, options))
-        score = found.scores[0, 0]
-        words = [" ab"[i - 3] for i in found.ids[0, 0] if i > 3]
+        hypotheses = session.run(search(step, tf.zeros([1]), limits, options))
+        score = hypotheses.scores[0, 0]
+        words = [" ab"[i - 3] for i in hypotheses.ids[0, 0] if i > 3]
         print(f"{name:10} {' '.join(words):8} log-probability {score:.3f}", end=" ")
         print(f"probability {np.exp(score):.3f}")

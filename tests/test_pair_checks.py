@@ -160,7 +160,9 @@ def test_a_text_is_not_paired_with_itself(tmp_path):
     assert "awk -F" in advice_for(caught.value)
     with pytest.raises(SidesEqual) as caught:
         check_pairs("dev", file_pair(tmp_path, GERMAN[:20], GERMAN[:20]))
-    assert advice_for(caught.value) == "; give the file of the other language"
+    assert advice_for(caught.value) == (
+        "; write each language into a file of its own, and name both files"
+    )
     names = file_pair(tmp_path, ["Berlin", "Paris"], ["Berlin", "Paris"])
     assert check_pairs("dev", names).num_equal == 2
 
@@ -310,12 +312,12 @@ def test_a_file_with_both_languages_becomes_a_data_folder(tmp_path):
 # --- Files that are not text ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["tar.gz", "tar", "zip", "bz2", "xz"])
+@pytest.mark.parametrize("kind", ["tar.gz", "tgz", "tar", "zip", "bz2", "xz"])
 def test_archives_are_refused(tmp_path, kind):
     text = corpora.write_lines(tmp_path / "a", WORDS["de"])
     path = str(tmp_path / f"a.{kind}")
-    if kind.startswith("tar"):
-        with tarfile.open(path, "w:gz" if kind == "tar.gz" else "w") as archive:
+    if kind.startswith("t"):
+        with tarfile.open(path, "w" if kind == "tar" else "w:gz") as archive:
             archive.add(text)
     elif kind == "zip":
         with zipfile.ZipFile(path, "w") as archive:

@@ -27,17 +27,15 @@ def advise_on_vocabulary(error: errors.VocabularyNotFound) -> str:
 def advise_on_equal_sides(error: errors.SidesEqual) -> str:
     """Return how to cut a file with both languages."""
     path = shlex.quote(error.path)
-    if error.separator == "{":
-        return "write each language into a file of its own, with jq for example"
-    if not error.separator:
-        return "give the file of the other language"
-    cut = "cut " + ("" if error.separator == "\t" else f"-d '{error.separator}' ")
-    numbers = ("-f1", "-f2")
-    if error.separator == "|||":
-        cut, numbers = "awk -F ' *[|]{3} *' ", ("'{print $1}'", "'{print $2}'")
+    if error.separator == "\t":
+        cut, columns = "cut", ("-f1", "-f2")
+    elif error.separator == "|||":
+        cut, columns = "awk -F ' *[|]{3} *'", ("'{print $1}'", "'{print $2}'")
+    else:
+        return "write each language into a file of its own, and name both files"
     commands = [
-        f"{cut}{number} {path} > {path}.{side}"
-        for number, side in zip(numbers, ("source", "target"))
+        f"{cut} {column} {path} > {path}.{side}"
+        for column, side in zip(columns, ("source", "target"))
     ]
     return f"cut its columns: {'; '.join(commands)}"
 

@@ -253,6 +253,8 @@ def diagnose(
     findings["misaligned training pairs"] = find_misaligned_training(hp.data)
     for name, find_symptom in SYMPTOMS.items():
         findings[name] = find_symptom(texts) or ""
+    if findings["misaligned lines"]:  # as the translations are those of the source
+        findings["misaligned translations"] = ""
     if findings["translations that ignore the source"]:  # these resemble nothing
         findings["the language of the source"] = ""
     findings["the text of the references"] = "; ".join(

@@ -18,6 +18,7 @@ MIN_DEVIATION = 0.1  # of the logarithm of the lengths; equal lengths say nothin
 MIN_SHIFTED = 0.4  # the correlation at the right shift
 MIN_Z = 5.0  # standard errors between the correlations with and without the shift
 MIN_RUN = 300  # lines with a low correlation at every shift
+MAX_BOUND = 0.2  # of their correlation, with two standard errors added
 MAX_SEARCHES = 100  # windows in which a shift is searched for
 
 Lengths = Union[Sequence[int], np.ndarray]  # of lines
@@ -28,10 +29,11 @@ class Misalignment(NamedTuple):
 
     Attributes:
       first, last: the first and the last of these lines, about; the first line is 1.
-      correlation: that of the lengths of the two sides there.
+      correlation: that of the lengths of the two sides there; if there is a shift, at
+        the beginning.
       shift: line n of the source belongs to line n + shift of the target at the
         beginning; 0: to another one.
-      shifted: the correlation with that shift.
+      shifted: the correlation with that shift, at the beginning.
     """
 
     first: int
@@ -79,10 +81,8 @@ def find_misalignment(
                 source, target, bounds[max(0, index - 1)], end, shift
             )
             first = min(first, end - 1)
-            correlation = _correlate(
-                source[first : bounds[last]], target[first : bounds[last]]
-            )
             end = min(first + size, num_lines - max(0, shift))
+            correlation = _correlate(source[first:end], target[first:end])
             shifted = _correlate(source[first:end], target[first + shift : end + shift])
             return Misalignment(first + 1, bounds[last], correlation, shift, shifted)
     last = 0
@@ -93,7 +93,7 @@ def find_misalignment(
         begin, end = bounds[index], bounds[last]
         correlation = _correlate(source[begin:end], target[begin:end])
         bound = correlation + 2 / math.sqrt(end - begin)
-        if end - begin >= min(MIN_RUN, num_lines) and bound < LOW:
+        if end - begin >= min(MIN_RUN, num_lines) and bound < MAX_BOUND:
             return Misalignment(begin + 1, end, correlation)
     return None
 

@@ -143,7 +143,7 @@ def open_binary(path: str) -> IO[bytes]:
     Raises:
       FileNotText: it is an archive, or compressed otherwise.
     """
-    opener = gzip.open if path.lower().endswith(".gz") else open
+    opener = gzip.open if path.lower().endswith((".gz", ".tgz")) else open
     file = cast(IO[bytes], opener(path, "rb"))
     try:
         head = file.read(512)

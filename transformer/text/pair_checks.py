@@ -16,7 +16,7 @@ from transformer.text.lines import FilePair, read_lines, read_pairs
 
 MAX_LENGTH = 2**16 - 1  # longer lines count as this long
 MIN_EQUAL = 10  # fewer equal lines may be names
-SEPARATORS = ("\t", "|||", ";")  # between the columns of a file with both languages
+SEPARATORS = ("\t", "|||")  # between the columns of a file with both languages
 NUM_COMPARED = 2000  # lines that tell the language of a file
 MAX_COMPARED = 1000  # characters of each line
 MIN_TRIGRAMS = 100  # fewer characters say too little
@@ -79,14 +79,14 @@ def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
 
 
 def _find_separator(lines: Iterable[str]) -> str:
-    """Return what separates columns in all lines, or "{" if they are JSON, or ""."""
+    """Return what separates columns in the first lines, or ""."""
     sample = [line.strip() for line in itertools.islice(lines, 100) if line.strip()]
     separators = (
         separator
         for separator in SEPARATORS
         if all(separator in line for line in sample)
     )
-    return next(separators, "{" if all(line[0] == "{" for line in sample) else "")
+    return next(separators, "")
 
 
 def describe_findings(findings: PairFindings) -> List[str]:
@@ -116,9 +116,8 @@ def describe_misalignment(misalignment: Misalignment, unit: str = "line") -> str
     )
     if shift:
         text += (
-            f", but by {shifted:.2f} at first if {unit} n of the source "
-            f"belongs to {unit} n{shift:+d} of the target: lines are missing on one "
-            "side"
+            f" at first, but by {shifted:.2f} if {unit} n of the source belongs to "
+            f"{unit} n{shift:+d} of the target: lines are missing on one side"
         )
     return text
 

@@ -82,6 +82,46 @@ def test_the_reading_order_names_each_file_once():
     assert sorted(paths) == [path for path in PACKAGE if "__init__" not in path]
 
 
+# What CONTRIBUTING.md says about where things are
+
+CONTRIBUTING = read("CONTRIBUTING.md")
+ROWS = re.findall(r"^\| .*`.*", CONTRIBUTING.partition("## To add")[2], re.M)
+
+
+def find_cited_files(text):
+    """Find the files that a text cites: of the repository, or of the package."""
+    paths = re.findall(r"`([\w/]+\.(?:py|md)|[\w/]+/)`", text)
+    for path in paths:
+        places = [path, "transformer/" + path]
+        places = [
+            place for place in places if os.path.exists(os.path.join(ROOT, place))
+        ]
+        assert places, f"{path} is missing"
+        yield from find_files(*(p + "*.py" if p.endswith("/") else p for p in places))
+
+
+def refuse_missing_names(names, text):
+    """Check that the files cited in `text` have the names."""
+    code = "".join(map(read, find_cited_files(text)))
+    for name in names:
+        assert re.search(rf"\b{name}\b", code), name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1])
+def test_a_row_on_what_to_add_names_what_its_files_have(row):
+    refuse_missing_names(re.findall(r"`(\w+)[`(]", row), row)
+
+
+def test_what_a_file_is_said_to_have_is_there():
+    for name, path in re.findall(r"`(\w+)` (?:of|in) (`[\w/]+\.py`)", CONTRIBUTING):
+        refuse_missing_names([name], path)
+
+
+def test_the_shared_parts_of_commands_are_where_they_are_said_to_be():
+    section = CONTRIBUTING.partition("## What every command")[2].partition("##")[0]
+    refuse_missing_names(re.findall(r"`(\w+)[`(]", section), section)
+
+
 # What no file does
 
 

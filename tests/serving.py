@@ -41,7 +41,12 @@ class Echo:
             raise RuntimeError("a secret of the machine")
         return [
             [
-                {"text": translation, "score": -score, "alignment": [[0, 0]]}
+                {
+                    "text": translation,
+                    "score": -score,
+                    "alignment": [[0, 0]],
+                    "truncated": "endless" in text,
+                }
                 for translation, score in ((text.upper(), 1.0), (text.title(), 2.0))
             ]
             for text in texts

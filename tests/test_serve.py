@@ -363,6 +363,28 @@ def test_a_paragraph_is_translated_sentence_by_sentence(model):
         assert answer["translations"] == [{"text": "JA. NEIN.", "score": -1.0}]
 
 
+def test_a_translation_cut_at_its_length_limit_is_marked(server):
+    texts = ["Ja. Endlos: endless.", "Ja."]
+    answer = ask(server, "/translate", {"text": texts})[1]["translations"]
+    assert answer[0]["truncated"] and "truncated" not in answer[1]
+    fields = {"text": texts[0], "scores": True}
+    [whole] = ask(server, "/translate", fields)[1]["translations"]
+    [parts] = ask(server, "/translate", dict(fields, split=True))[1]["translations"]
+    assert whole["truncated"] and parts["truncated"]
+    assert ["truncated" in sentence for sentence in parts["sentences"]] == [False, True]
+    for q, truncated in ((texts, [True, False]), (texts[0], True)):
+        answer = ask(server, "/translate", {"q": q, "target": "en"})[1]
+        assert answer["truncated"] == truncated
+    answer = ask(server, "/translate", {"q": "Ja.", "target": "en"})[1]
+    assert "truncated" not in answer
+
+
+def test_soft_hyphens_and_marks_of_direction_are_removed(server, model):
+    text = "\ufeffEin Hu\u00adnd.\u200e Ja\u2060."
+    ask(server, "/translate", {"text": text})
+    assert sorted(model.batches.pop()) == ["Ein Hund.", "Ja."]
+
+
 def test_texts_are_split_unless_the_answer_belongs_to_a_sentence(server, model):
     for options, expected in (
         ({}, ["Ja.", "Nein."]),

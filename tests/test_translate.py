@@ -12,7 +12,7 @@ import corpora
 import pytest
 
 from transformer.commands import translate
-from transformer.text.lines import TolerantReader
+from transformer.text.lines import TolerantReader, remove_display_marks
 from transformer.text.vocabulary import load_vocabularies, train_vocabulary
 from transformer.translator import Translation, Translator
 
@@ -72,6 +72,23 @@ def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
     assert set(reader.report().replace("1 lines: ", "").split(", ")) == set(
         counts or [""]
     )
+
+
+def test_soft_hyphens_and_marks_of_direction_are_removed(run, trained):
+    """From lines, prefixes and given translations; word joiners and BOMs, too."""
+    plain, marked = "12 3 4", "\ufeff1\u00ad2\u200e \u20663\u2069 4\u2060"
+    text = run(plain.encode(), "--scores")
+    warned = ["1 without its soft hyphens or marks of direction"]
+    lines = f" {marked}\n".encode()  # no byte order mark of a file
+    assert run(lines, "--scores", warned=warned) == text
+    with Translator(trained) as translator:
+        [[expected]] = translator.translate([plain], [plain], alignments=True)
+        assert translator.translate([marked], [marked], alignments=True) == [[expected]]
+        assert translator.score([marked], [marked]) == translator.score(
+            [plain], [plain]
+        )
+    meaningful = "1\u200b2\u200c3\u200d"  # as in Khmer, Persian and Hindi
+    assert remove_display_marks(meaningful) == meaningful
 
 
 def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):

@@ -20,9 +20,10 @@ Several log directories translate together: their probabilities are averaged.
 With --engine ctranslate2, the first answer takes half a second instead of five: see
 docs/serving.md.
 
-Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one line on
-stderr, and so are translations that are as long as --max_extra_length allows: they may
-end in mid-sentence.
+Soft hyphens and marks of direction, which only change how a text is displayed, are
+removed. Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one
+line on stderr, and so are translations that are as long as --max_extra_length allows:
+they may end in mid-sentence.
 """
 
 import argparse

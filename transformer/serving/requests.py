@@ -27,6 +27,7 @@ from typing import (
 import msgspec
 
 from transformer.text import sentences
+from transformer.text.lines import remove_display_marks
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
 
 MAX_BYTES = 256 * 1024  # of a request
@@ -309,7 +310,7 @@ def _as_sentences(value):
     texts = value if isinstance(value, list) else [value]
     if len(texts) > MAX_TEXTS:
         raise RequestError(413, f"The request has more than {MAX_TEXTS} texts.")
-    return [[(_replace_invalid(text), "")] for text in texts]
+    return [[(_replace_surrogates(text), "")] for text in texts]
 
 
 def _split_texts(value, model, split):
@@ -343,8 +344,13 @@ def _join_lines(text):
 
 
 def _replace_invalid(text):
-    """Replace surrogates, which are not Unicode, and NUL."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    """Replace surrogates and NUL; remove display marks."""
+    return remove_display_marks(_replace_surrogates(text).replace("\0", " "))
+
+
+def _replace_surrogates(text):
+    """Replace surrogates, which are not Unicode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _check_characters(text, limit):

@@ -387,6 +387,8 @@ def _format_text(request: TranslateRequest, text, n_bests) -> Dict[str, Any]:
     answer: Dict[str, Any] = {
         "text": sentences.join([sentence["text"] for sentence in translated], text)
     }
+    if any(sentence.get("truncated") for sentence in translated):
+        answer["truncated"] = True
     if request.n_best > 1 or request.scores or request.alignments:
         answer["sentences"] = [
             {"source": source, **sentence}
@@ -399,7 +401,10 @@ def _format_n_best(request: TranslateRequest, n_best) -> Dict[str, Any]:
     """Return the best translation of a sentence, with its alternatives if requested."""
     names = ["text"] + ["score"] * request.scores + ["alignment"] * request.alignments
     best, *alternatives = (
-        {name: translation[name] for name in names}
+        {
+            name: translation[name]
+            for name in names + ["truncated"] * translation["truncated"]
+        }
         for translation in n_best[: request.n_best]
     )
     return dict(best, alternatives=alternatives) if request.n_best > 1 else best
@@ -427,6 +432,12 @@ def _format_libretranslate(
     answer: Dict[str, Any] = {"translatedText": [best for best, *_ in texts]}
     if request.n_best > 1:
         answer["alternatives"] = [alternatives for _, *alternatives in texts]
+    truncated = [
+        any(n_best[0].get("truncated", False) for n_best in n_bests)
+        for n_bests in translations
+    ]
+    if any(truncated):
+        answer["truncated"] = truncated
     if request.source == "auto":  # no language is detected
         answer["detectedLanguage"] = [_format_detected(model.languages[0])] * len(texts)
     if request.is_list:

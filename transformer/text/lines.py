@@ -34,6 +34,13 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # characters that end a line for Python's splitlines and other programs.
 UNUSUAL_CATEGORIES = ("Cc", "Cf", "Zl", "Zp")
 
+# Characters that change only how text is displayed: the soft hyphen, marks of
+# direction, the word joiner, and the byte order mark. The other invisible characters
+# distinguish words: the zero-width space, joiner and non-joiner.
+DISPLAY_MARKS = re.compile(
+    "[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
+)
+
 
 class FilePair(NamedTuple):
     """A source file and its target file: line n of one translates line n of the other.
@@ -208,6 +215,14 @@ def _decode(raw: bytes, line_number: int, errors: str = "strict") -> str:
     return raw.decode("utf-8", errors)
 
 
+def remove_display_marks(text: str) -> str:
+    """Remove the characters that change only how text is displayed.
+
+    A vocabulary would split the word "Hu\u00adnd", which looks like "Hund".
+    """
+    return DISPLAY_MARKS.sub("", text)
+
+
 class TolerantReader:
     r"""Read lines with any content, and count unusual ones.
 
@@ -216,8 +231,8 @@ class TolerantReader:
         reader.report()
         # "2 lines: 1 with a control or invisible character, 1 not UTF-8"
 
-    No line is rejected, dropped or split: bytes that are not UTF-8 become U+FFFD, and
-    lines end at "\n" or "\r\n", as in `read_lines`.
+    No line is rejected, dropped or split: bytes that are not UTF-8 become U+FFFD,
+    display marks are removed, and lines end at "\n" or "\r\n", as in `read_lines`.
     """
 
     def __init__(self):
@@ -233,6 +248,11 @@ class TolerantReader:
             except UnicodeDecodeError:
                 self.counts["not UTF-8"] += 1
                 line = _decode(raw, line_number, errors="replace")
+            length = len(line)
+            line = remove_display_marks(line)
+            self.counts["without its soft hyphens or marks of direction"] += (
+                len(line) < length
+            )
             has_invisible = any(
                 unicodedata.category(character) in UNUSUAL_CATEGORIES
                 for character in line

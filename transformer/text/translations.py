@@ -4,6 +4,7 @@ import collections
 import math
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from transformer.text.lines import remove_display_marks
 from transformer.text.pieces import UNK
 from transformer.text.vocabulary import Vocabularies
 
@@ -22,7 +23,9 @@ class Translation(NamedTuple):
 
 
 def as_lines(lines: Iterable[str]) -> List[str]:
-    """Return lines as a list; a surrogate, which no encoding knows, becomes "?".
+    """Return lines as a list, without marks that change only how they are displayed.
+
+    A surrogate, which no encoding knows, becomes "?".
 
     Raises:
       ValueError: `lines` is a string, or has anything but strings.
@@ -33,7 +36,10 @@ def as_lines(lines: Iterable[str]) -> List[str]:
             f"lines: expected a list of strings, got {lines!r:.60}; for a single "
             "line, write [line]"
         )
-    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    return [
+        remove_display_marks(text.encode("utf-8", "replace").decode("utf-8"))
+        for text in texts
+    ]
 
 
 class BaseTranslator:

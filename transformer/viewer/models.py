@@ -86,7 +86,8 @@ class Model:
         Args:
           requests: the sentences. If one of them has `alignments` set, each translation
             has the pairs [source word, target word] that correspond, or None if the
-            words are unclear.
+            words are unclear. `truncated` tells whether a translation has reached its
+            length limit.
         """
         n_bests = self.translator.translate(
             [request.text for request in requests],
@@ -99,6 +100,7 @@ class Model:
                     "score": round(translation.score, 6),
                     "alignment": translation.alignment
                     and sorted(translation.alignment),
+                    "truncated": translation.is_truncated,
                 }
                 for translation in n_best
             ]

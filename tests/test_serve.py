@@ -522,6 +522,12 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
     for name in (*expected, "other"):
         answer = ask(server, "/translate", {"text": "x", name: None})[1]
         assert ("unknown" in json.dumps(answer)) == (name == "other"), name
+    for path, statuses in (
+        ("/translate", "200 400 403 413 415 421 429 500 503"),
+        ("/see", "200 400 403 413 415 421 429 500 503"),
+        ("/detect", "200 400 403 413 415 421"),
+    ):
+        assert list(openapi["paths"][path]["post"]["responses"]) == statuses.split()
     for path, methods in openapi["paths"].items():
         for method in ("GET", "POST"):
             status = ask(server, path, method=method)[0]
@@ -559,7 +565,9 @@ def test_the_answers_equal_those_of_the_translator(trained, digits):
     assert model.languages == ("de", "en")
     with serve([model]) as server:
         fields = {"text": lines, "n_best": 2, "scores": True, "alignments": True}
-        answer = ask(server, "/translate", fields)[1]["translations"]
+        answer = ask(server, "/translate", fields)[1]
+        assert "often wrong" in answer["warning"]  # no head was chosen
+        answer = answer["translations"]
         [alone] = ask(server, "/translate", {"text": lines[1]})[1]["translations"]
     assert alone == {"text": expected[1][0].text}
     for translation, n_best in zip(answer, expected):

@@ -132,7 +132,8 @@ def test_prepare_warns_of_lines_that_do_not_belong_together(tmp_path):
         "prepare", *argv, "--train", *train[:2], "--dev", *dev[:2], "--test", *dev[:2]
     )
     warnings = [line for line in lines if "warning" in line]
-    [warning] = warnings
+    warning, in_dev = warnings
+    assert in_dev == "test: warning: 200 of 200 pairs are in dev, too"
     assert warning.startswith(f"train: warning: {train.source} and {train.target}: ")
     assert "about line 1 to 999, the sides may not be translations" in warning
     lines = corpora.command_output(

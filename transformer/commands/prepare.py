@@ -385,7 +385,7 @@ def run(args: argparse.Namespace) -> None:
     if args.vocab_from:
         refuse_reversed(args.vocab_from, *languages)
     for text in texts.values():
-        print_lines(*report_findings(text, texts["train"]))
+        print_lines(*report_findings(text), *report_common_pairs(text, texts))
     with temporary_folder(args.out) as work_dir:
         existing_paths = copy_texts(texts, languages, args.out, work_dir)
         if args.vocab_from:
@@ -407,6 +407,7 @@ def run(args: argparse.Namespace) -> None:
             ),
             "splits": encode_and_report(texts, encoding, args.workers),
         }
+        print_lines(*report_lost_text(texts["dev"], work_dir, args.vocab_from))
         if args.bpe_dropout:
             dropout = {"probability": args.bpe_dropout, "copies": args.copies}
             summary["bpe_dropout"] = dropout
@@ -428,25 +429,31 @@ def refuse_reversed_pairs(texts: Dict[str, SplitText]) -> None:
             )
 
 
-def report_findings(text: SplitText, train: SplitText) -> List[str]:
-    """Return what seems to be wrong with the files of a split.
+def report_findings(text: SplitText) -> List[str]:
+    """Return what seems to be wrong with the files of a split."""
+    return [
+        f"{text.split}: warning: {file_pair.source} and {file_pair.target}: {line}"
+        for file_pair, findings in zip(text.file_pairs, text.findings)
+        for line in describe_findings(findings)
+    ]
+
+
+def report_common_pairs(text: SplitText, texts: Dict[str, SplitText]) -> List[str]:
+    """Return how many pairs of a split are in the splits before it.
 
     Args:
       text: the text of the split.
-      train: the text of the train split.
+      texts: split → its text, in the order of SPLITS.
     """
     lines = []
-    for file_pair, findings in zip(text.file_pairs, text.findings):
-        lines += [
-            f"{text.split}: warning: {file_pair.source} and {file_pair.target}: {line}"
-            for line in describe_findings(findings)
-        ]
-    if text.split != "train":
-        common, num_pairs = count_common_pairs(train.file_pairs, text.file_pairs[0])
+    for split in itertools.takewhile(lambda name: name != text.split, texts):
+        common, num_pairs = count_common_pairs(
+            texts[split].file_pairs, text.file_pairs[0]
+        )
         if common:
             lines.append(
                 f"{text.split}: warning: {common:,} of {num_pairs:,} pairs are in "
-                "train, too"
+                f"{split}, too"
             )
     return lines
 
@@ -485,15 +492,28 @@ def encode_and_report(
             make_reporter(split),
         )
         print_lines(*report_lines(text, entries[split]))
-        if split == "dev":
-            print_lines(
-                *(
-                    f"{split}: warning: {describe_lost_text(lost)}; "
-                    f"{advise_on_lost_text(lost)}"
-                    for lost in find_lost_text(text, options.folder)
-                )
-            )
     return entries
+
+
+def report_lost_text(
+    text: SplitText, folder: str, vocab_from: Optional[str]
+) -> List[str]:
+    """Return which lines of a split the vocabularies of a folder cannot give back.
+
+    Args:
+      text: the text of the split.
+      folder: holds the vocabularies.
+      vocab_from: where they come from; None: they were trained.
+    """
+    return [
+        f"{text.split}: warning: {describe_lost_text(lost)}; "
+        + (
+            f"the vocabulary is that of {vocab_from}"
+            if vocab_from
+            else advise_on_lost_text(lost)
+        )
+        for lost in find_lost_text(text, folder)
+    ]
 
 
 def advise_on_lost_text(lost: LostText) -> str:

@@ -85,11 +85,11 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
             return self.devices
 
     def report(needed):
-        return describe_footprint(needed, ram.free_device_memory(Session()))
+        return describe_footprint(needed, ram.available_memory(Session()))
 
     machine(8000 * 1024)
     enough = report(8000 * 1024)
-    assert enough == "memory for the tensors of training: about 8 MB of 8 MB free"
+    assert enough == "memory for the tensors of training: about 8 MB of 8 MB available"
     assert "lower batch_tokens" in report(8000 * 1024 + 1)
     Session.devices = [Device("GPU", 9000), Device("GPU", 8000)]
     assert "may not be enough" not in report(8000)

@@ -52,16 +52,16 @@ def estimate_footprint(
     return FLOAT_BYTES * (copies * num_parameters + passes * tokens * per_token)
 
 
-def describe_footprint(needed: int, free: int) -> str:
-    """Describe a footprint in a line, with a warning if it exceeds the free memory.
+def describe_footprint(needed: int, available: int) -> str:
+    """Describe a footprint in a line, with a warning if it exceeds what is available.
 
     Args:
       needed: bytes, from `estimate_footprint`.
-      free: bytes; 0 if unknown.
+      available: bytes; 0 if unknown.
     """
     text = f"memory for the tensors of training: about {format_bytes(needed)}"
-    if free:
-        text += f" of {format_bytes(free)} free"
-    if 0 < free < needed:
+    if available:
+        text += f" of {format_bytes(available)} available"
+    if 0 < available < needed:
         text += "; this may not be enough: lower batch_tokens or the model size"
     return text

@@ -44,6 +44,7 @@ from transformer.runtime.devices import has_gpu
 from transformer.runtime.errors import (
     CheckpointError,
     CorpusError,
+    LogDirectoryError,
     LogDirectoryInUse,
     SettingsError,
 )
@@ -365,14 +366,15 @@ def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]
     """Find the checkpoint to continue from; None if nothing was trained yet.
 
     Raises:
-      CheckpointError: there was a checkpoint, but now there is no whole one.
+      CheckpointError: no checkpoint is whole.
+      LogDirectoryError: there are dev scores, but no checkpoints.
     """
     if manifests.has_checkpoint(logdir):
         return manifests.find_checkpoint(logdir, "newest", warn)
     if read_dev_scores(logdir):
-        raise LogDirectoryInUse(
-            f"{logdir}: expected a checkpoint to continue from, got dev scores only",
-            logdir,
+        raise LogDirectoryError(
+            f"{logdir}: the checkpoint to continue from is missing, dev scores are "
+            "there; choose another logdir"
         )
     return None
 
@@ -644,8 +646,8 @@ class Training:
             data.longest(),
             self.graph.shards.count,
         )
-        free = ram.free_device_memory(self.session)
-        self.progress.say(describe_footprint(needed, free))
+        available = ram.available_memory(self.session)
+        self.progress.say(describe_footprint(needed, available))
 
     def keep_best(self) -> None:
         """Copy the checkpoint with the best dev BLEU, unless a copy exists.

@@ -13,7 +13,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.logdir import manifests
 from transformer.runtime.errors import SettingsError
-from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.files import new_folder, refuse_used, sweep_beside
 from transformer.text.vocabulary import copy_vocabularies
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Read the checkpoints, average them, and write the result."""
+    sweep_beside(args.out)
     refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)

@@ -25,7 +25,7 @@ from transformer.exports.ctranslate2 import (
     list_unsupported,
 )
 from transformer.runtime import pool
-from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.files import new_folder, refuse_used, sweep_beside
 from transformer.runtime.names import refuse_unknown
 from transformer.text.data_folder import load_text
 from transformer.text.translations import Translation
@@ -116,6 +116,7 @@ def run(args: argparse.Namespace) -> None:
             f"SavedModel; or choose --format {CTRANSLATE2}"
         )
     replaced = MODEL if args.format == CTRANSLATE2 else ""
+    sweep_beside(args.out)
     refuse_used(args.out, "--out", replaced)
     hp = hparams.load(args.logdir, cli.read_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)

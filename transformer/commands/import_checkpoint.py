@@ -27,7 +27,7 @@ from transformer.commands.terminal import print_lines
 from transformer.compat.names import dialects_by_system, read_rules
 from transformer.dialects import DIALECTS
 from transformer.hparams import model_settings
-from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.files import new_folder, refuse_used, sweep_beside
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -213,6 +213,7 @@ def differences_to_paper(dialect: str) -> List[str]:
 def run(args: argparse.Namespace) -> None:
     """Read the checkpoint, check it, and write the log directory."""
     paths = choose_vocabularies(args.spm, args.vocab, args.src_vocab, args.tgt_vocab)
+    sweep_beside(args.out)
     refuse_used(args.out, "--out")
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.

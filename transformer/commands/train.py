@@ -25,7 +25,7 @@ from transformer.logdir import manifests
 from transformer.logdir.names import BEFORE_SETTINGS
 from transformer.runtime.errors import (
     CorpusVocabularyMismatch,
-    LogDirectoryInUse,
+    LogDirectoryError,
     SettingsError,
 )
 from transformer.runtime.files import refuse_used
@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> None:
     from transformer.trainer import train  # here, because TensorFlow takes seconds
 
     if manifests.has_checkpoint(args.logdir) and not is_saved:
-        raise LogDirectoryInUse(
-            f"{args.logdir}: {hparams.FILE_NAME} is missing beside the checkpoints",
-            args.logdir,
+        raise LogDirectoryError(
+            f"{args.logdir}: {hparams.FILE_NAME} is missing beside the checkpoints; "
+            "choose another --logdir"
         )
     overruled = describe_overruled(hp, args.preset, flags)
     if overruled:

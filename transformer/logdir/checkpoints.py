@@ -271,7 +271,7 @@ def save(
         saver.save(session, path, write_meta_graph=False, write_state=False)
 
     _publish(checkpoint_path(logdir, step), write, description)
-    _remove_surplus(logdir, step, keep)
+    _keep_newest(logdir, step, keep)
 
 
 def save_best(logdir: str, step: int) -> None:
@@ -342,7 +342,7 @@ def save_arrays(
 
     checkpoint = checkpoint_path(logdir, step)
     _publish(checkpoint, write, description)
-    _remove_surplus(logdir, step, keep=1)
+    _keep_newest(logdir, step, keep=1)
     return checkpoint
 
 
@@ -358,23 +358,24 @@ def clean_up(logdir: str, step: int, keep: int) -> None:
       OSError: something could not be removed or written.
     """
     remove_unfinished(logdir)
-    _remove_surplus(logdir, step, keep)
+    _keep_newest(logdir, step, keep)
 
 
-def _remove_surplus(logdir, step, keep):
-    """Remove all but the newest `keep` checkpoints up to a step, whole or not.
-
-    The list of the remaining ones contains no paths, so the log directory may be moved.
-    """
-    remaining = [other for other in list_steps(logdir) if other <= step][-keep:]
-    names = [f"{NEWEST}-{step}" for step in remaining]
-    if names:
-        with files.replace_file(os.path.join(logdir, LATEST)) as file:
-            file.write(f'model_checkpoint_path: "{names[-1]}"\n')
-            file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
-    for old in list_all_steps(logdir, NEWEST):
-        if old < step and old not in remaining:
+def _keep_newest(logdir, step, keep):
+    """List the newest `keep` checkpoints up to a step; remove the earlier ones."""
+    steps = [other for other in list_steps(logdir) if other <= step][-keep:]
+    if steps:
+        _write_list(logdir, [f"{NEWEST}-{step}" for step in steps])
+    for old in list_all_steps(logdir, NEWEST):  # whole or not
+        if old < step and old not in steps:
             _remove(checkpoint_path(logdir, old))
+
+
+def _write_list(logdir, names):
+    """Write the list of checkpoints, without paths: the folder may be moved."""
+    with files.replace_file(os.path.join(logdir, LATEST)) as file:
+        file.write(f'model_checkpoint_path: "{names[-1]}"\n')
+        file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
 
 
 def remove_unfinished(logdir: str) -> None:

@@ -30,7 +30,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     ├── OutputFolderError         a folder cannot be written, or has other content
     ├── LogDirectoryError         a log directory cannot be used as it is
     │   ├── LogDirectoryNotFound      a folder is not a log directory
-    │   ├── LogDirectoryInUse         it belongs to another training run
+    │   ├── LogDirectoryInUse         another training run uses it
     │   └── CorpusChanged             its training run has seen another corpus
     └── EngineError               an engine or a package cannot do what is asked
         ├── PackageNotInstalled       an optional package is missing
@@ -245,7 +245,7 @@ class LogDirectoryNotFound(LogDirectoryError):
 
 
 class LogDirectoryInUse(LogDirectoryError):
-    """A log directory belongs to another training run, or to another model."""
+    """Another training run uses a log directory."""
 
     def __init__(self, message: str, logdir: str = ""):
         super().__init__(message)

@@ -182,8 +182,6 @@ def refuse_used(
 ) -> None:
     """Raise OutputFolderError if `out` is anything but a new or an empty folder.
 
-    Before it refuses, it removes what killed processes left next to `out`.
-
     Args:
       out: a path.
       name: as in `refuse_unwritable`.
@@ -198,7 +196,6 @@ def refuse_used(
         if not any(fnmatch.fnmatchcase(entry, pattern) for pattern in allowed)
     ]
     if foreign and replaces not in entries:
-        _sweep(os.path.dirname(os.path.realpath(out)))
         more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
         raise OutputFolderError(
             f"{name} {out}: expected a new folder, got one that contains "
@@ -278,6 +275,11 @@ def _lock(folder: str, wait: bool = True) -> Iterator[bool]:
         yield is_locked
     finally:
         os.close(handle)
+
+
+def sweep_beside(out: str) -> None:
+    """Remove the folders that killed processes left beside `out`."""
+    _sweep(os.path.dirname(os.path.realpath(out)))
 
 
 def _sweep(parent: str) -> None:

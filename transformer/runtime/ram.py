@@ -21,8 +21,8 @@ def free_memory() -> int:
     return min(sizes, default=0)
 
 
-def free_device_memory(session: Any) -> int:
-    """Return the free bytes of the session's smallest GPU, or of the machine.
+def available_memory(session: Any) -> int:
+    """Return the bytes that a session may use of its smallest GPU, or else of RAM.
 
     Args:
       session: a tf.Session.

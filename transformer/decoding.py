@@ -4,10 +4,11 @@
 
 Each of N sentences has K hypotheses. `ids`, int32, are their newest pieces. `parents`,
 int32 [N, K], are the indices of the hypotheses of the previous step that they continue
-(None if K is 1). `state` is the state that the previous step returned: any nest of
-tensors with leading dimension N; a dimension that starts at 0 may grow. The step
-function reorders the state of the hypotheses by `parents`: see `reorder`. (Within a
-search, ids and parents are int64: see `cast_to_int64`.)
+(None in greedy search and sampling, where K is 1). `state` is the state that the
+previous step returned: any nest of tensors with leading dimension N; a dimension that
+starts at 0 may grow. A search only removes sentences from a state. The step function
+must apply `parents` itself: it reorders the parts that differ between hypotheses
+(`reorder`), or records the ancestors of each hypothesis, like `model.DecoderCache`.
 
 Every search repeats one decoding step. It calls the step function with the newest piece
 of each hypothesis, adds the log-probabilities of the next pieces to those of the
@@ -38,6 +39,8 @@ from transformer.length_penalty import length_penalty
 from transformer.runtime.errors import SettingsError
 from transformer.text.vocabulary import BOS, EOS, PAD
 
+# Within a search, ids and indices are int64: see `cast_to_int64`.
+
 NEVER = float("-inf")  # the score of a forbidden piece, and of a missing hypothesis
 
 
@@ -47,11 +50,14 @@ class Hypotheses(NamedTuple):
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
     history: tuple = ()  # SearchHistory of a beam search, with `keep_history`
-    state: Any = ()  # the last state of the open hypotheses, with `keep_batch`
+    # With `keep_batch`: the last state, and the hypotheses in it that the open ones
+    # continue, int64 [N, K].
+    state: Any = ()
+    parents: Any = ()
 
 
 class SearchHistory(NamedTuple):
-    """Every candidate in every step of a beam search, best first: [N, 2K, T].
+    """The candidates of every step of a beam search, best first.
 
     A step considers the 2K best continuations of the open hypotheses. Those that end
     are finished; the K best of the others stay open; the rest are dropped. When a
@@ -59,10 +65,10 @@ class SearchHistory(NamedTuple):
     its end.
     """
 
-    pieces: tf.Tensor  # int32
-    parents: tf.Tensor  # int32: the index of the open hypothesis it continues
-    log_probs: tf.Tensor  # float32, of the whole hypothesis; -inf: there is none
-    scores: tf.Tensor  # float32: log-probability / length penalty
+    pieces: tf.Tensor  # int32 [N, 2K, T]
+    parents: tf.Tensor  # int32 [N, 2K, T]: the open hypotheses that they continue
+    log_probs: tf.Tensor  # float32 [N, 2K, T], of whole hypotheses; -inf: there is none
+    scores: tf.Tensor  # float32 [N, 2K, T]: log-probability / length penalty
     survivors: tf.Tensor  # int32 [N, K, T]: indices of the candidates that stay open
 
     def append(self, *step_fields) -> "SearchHistory":
@@ -87,7 +93,8 @@ class SearchOptions(NamedTuple):
     beam_size: int = 4
     length_penalty: float = 0.6  # alpha
     n_best: int = 1  # the number of hypotheses returned for each sentence
-    must_end: bool = True  # a hypothesis takes EOS at its limit, however unlikely it is
+    # A hypothesis takes EOS at its limit, however unlikely; only compat changes it.
+    must_end: bool = True
     bos: int = BOS  # the id before a sequence
     eos: int = EOS  # the id that ends a sequence
     forbidden: Tuple[int, ...] = ()  # ids that no sequence may contain; not EOS
@@ -102,7 +109,7 @@ class SearchOptions(NamedTuple):
     keep_batch: bool = False  # beam search: all sentences step until the last one ends
 
 
-class NextPiece(NamedTuple):
+class NextPieceRules(NamedTuple):
     """The rules for the next piece of each hypothesis."""
 
     forced: tf.Tensor  # int64 [N]: the piece that it must be; PAD: any piece
@@ -113,8 +120,8 @@ class NextPiece(NamedTuple):
 # Greedy search and sampling: one hypothesis for each sentence
 
 
-class Path(NamedTuple):
-    """What greedy search and sampling know about each sentence."""
+class OpenSequences(NamedTuple):
+    """The sentences of greedy search or sampling, one sequence each."""
 
     has_ended: tf.Tensor  # bool [N]
     limits: tf.Tensor  # int64 [N]: the length limits, including EOS
@@ -176,41 +183,43 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
 
     Args:
       step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V], NextPiece, `draws`, and the number of pieces
-        so far; returns (log-probabilities, pieces), [N, 1] each.
+      choose: function of logits [N, 1, V], NextPieceRules, `draws`, and the number of
+        pieces so far; returns (log-probabilities, pieces), [N, 1] each.
       draws: float [N, T], random numbers; () if `choose` needs none.
     """
 
-    def is_open(results, path):
-        return tf.logical_not(path.has_ended)
+    def is_open(results, sequences):
+        return tf.logical_not(sequences.has_ended)
 
-    def extend(results, path, state):
+    def extend(results, sequences, state):
         ids, log_probs = results  # [N, 1, t], [N, 1]
         length = tf.shape(ids)[2]  # of the sequence with its next piece
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
         vocab_size = shape_list(logits)[2]
-        rules = _rules_for_next(ids, path.limits, path.prefix, vocab_size, options)
-        gains, pieces = choose(logits, rules, path.draws, length - 1)
-        had_ended = path.has_ended[:, None]
+        rules = _rules_for_next(
+            ids, sequences.limits, sequences.prefix, vocab_size, options
+        )
+        gains, pieces = choose(logits, rules, sequences.draws, length - 1)
+        had_ended = sequences.has_ended[:, None]
         ids = tf.concat(
             [ids, tf.where_v2(had_ended, np.int64(PAD), pieces)[:, :, None]], axis=2
         )
         log_probs += tf.where_v2(had_ended, 0.0, gains)
         ends = tf.equal(pieces[:, 0], options.eos)
-        at_limit = tf.equal(cast_to_int64(length), path.limits)  # [N]
-        has_ended = tf.logical_or(tf.logical_or(path.has_ended, ends), at_limit)
-        return (ids, log_probs), path._replace(has_ended=has_ended), state
+        at_limit = tf.equal(cast_to_int64(length), sequences.limits)  # [N]
+        has_ended = tf.logical_or(tf.logical_or(sequences.has_ended, ends), at_limit)
+        return (ids, log_probs), sequences._replace(has_ended=has_ended), state
 
     batch = tf.shape(limits)[0]
     results = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
-    path = Path(
+    sequences = OpenSequences(
         tf.fill([batch], False),
         cast_to_int64(limits),
         _pad_prefix(batch, options),
         draws,
     )
-    (ids, log_probs), _, _ = search_loop(is_open, extend, results, path, state)
+    (ids, log_probs), _, _ = search_loop(is_open, extend, results, sequences, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
     lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
     scores = log_probs / length_penalty(lengths, options.length_penalty)
@@ -256,15 +265,21 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     hypotheses for K places; the K best of the others are the next open hypotheses.
 
     A sentence is done when its best open hypothesis could not become one of the n best
-    even if it grew to the limit without losing log-probability. Therefore, the results
-    do not depend on the other sentences in the batch.
+    even if it grew to the limit without losing log-probability. This bound is exact:
+    stopping early changes no result.
 
     Without `must_end`, hypotheses that are still open at the limit are dropped. If a
     sentence has no finished hypotheses, its results are the open ones, scored by their
     log-probabilities.
 
-    Args, Returns: as in `greedy`, with K = beam_size. With `must_end` and a beam size
-      of 1, this is `greedy`.
+    Args:
+      step: the step function (see the module docstring); K = `options.beam_size`.
+      state: the state before the first position.
+      limits: int32 [N], the length limit of each sequence, including EOS; at least 1.
+      options: SearchOptions. With `must_end` and a beam size of 1, this is `greedy`.
+
+    Returns:
+      Hypotheses with n_best = `options.n_best`.
 
     Raises:
       SettingsError: n_best is larger than the beam size.
@@ -283,12 +298,15 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         return bound > finished.scores[:, options.n_best - 1]
 
     def extend(finished, hypotheses, state):
-        ids, _, parents, limits, prefix = hypotheses
+        ids = hypotheses.ids
         length = tf.shape(ids)[2]  # of the candidates
         newest = tf.cast(ids[:, :, -1], tf.int32)
-        logits, state = step(newest, tf.cast(parents, tf.int32), state)  # [N, K, V]
+        parents = tf.cast(hypotheses.parents, tf.int32)
+        logits, state = step(newest, parents, state)  # [N, K, V]
         vocab_size = shape_list(logits)[2]
-        rules = _rules_for_next(ids, limits, prefix, vocab_size, options)
+        rules = _rules_for_next(
+            ids, hypotheses.limits, hypotheses.prefix, vocab_size, options
+        )
         log_probs, parents, pieces = best_continuations(
             hypotheses.log_probs, logits, 2 * beam_size, rules, options.forbidden
         )  # [N, 2K]
@@ -318,8 +336,9 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     return Hypotheses(
         tf.cast(finished.ids[:, : options.n_best, 1:], tf.int32),
         finished.scores[:, : options.n_best],
-        finished.history and finished.history.to_int32(),
-        reorder(state, hypotheses.parents) if options.keep_batch else (),
+        finished.history.to_int32() if options.keep_history else (),
+        state,
+        hypotheses.parents if options.keep_batch else (),
     )
 
 
@@ -374,10 +393,10 @@ def _drop_at_limit(finished, hypotheses, length):
     """
     at_limit = tf.equal(cast_to_int64(length), hypotheses.limits)  # [N]
     is_empty = tf.equal(finished.scores[:, 0], NEVER)
-    is_rescued = tf.logical_and(at_limit, is_empty)
+    takes_open = tf.logical_and(at_limit, is_empty)
     finished = finished._replace(
-        ids=tf.where_v2(is_rescued[:, None, None], hypotheses.ids, finished.ids),
-        scores=tf.where_v2(is_rescued[:, None], hypotheses.log_probs, finished.scores),
+        ids=tf.where_v2(takes_open[:, None, None], hypotheses.ids, finished.ids),
+        scores=tf.where_v2(takes_open[:, None], hypotheses.log_probs, finished.scores),
     )
     log_probs = tf.where_v2(at_limit[:, None], NEVER, hypotheses.log_probs)
     return finished, hypotheses._replace(log_probs=log_probs)
@@ -403,7 +422,7 @@ def _pad_prefix(batch, options):
     return append_zeros(cast_to_int64(options.prefix), 1, axis=1)
 
 
-def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
+def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPieceRules:
     """Apply the rules of the options: which piece must come next, and which may.
 
     Args:
@@ -426,7 +445,7 @@ def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
     if options.no_repeat_ngram:
         repeats = _find_repeats(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
         allowed = combine_masks(allowed, tf.logical_not(repeats))
-    return NextPiece(forced, allowed)
+    return NextPieceRules(forced, allowed)
 
 
 def _find_repeats(pieces, vocab_size: int, size: int):
@@ -443,14 +462,14 @@ def _find_repeats(pieces, vocab_size: int, size: int):
     batch, beam_size, length = tf.unstack(tf.shape(pieces))
     pieces = tf.reshape(pieces, [-1, length])  # [N*K, t]
     count = tf.maximum(0, length - size + 1)  # n-grams of a sequence
-    begins_like_the_end = tf.fill([batch * beam_size, count], True)
+    matches_suffix = tf.fill([batch * beam_size, count], True)
     for i in range(size - 1):
         newest = length - size + 1 + i  # the index of the i-th of the last n - 1 pieces
-        begins_like_the_end = tf.logical_and(
-            begins_like_the_end,
+        matches_suffix = tf.logical_and(
+            matches_suffix,
             tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),
         )
-    matches = tf.where_v2(begins_like_the_end)  # [M, 2]: sequence, n-gram
+    matches = tf.where_v2(matches_suffix)  # [M, 2]: sequence, n-gram
     last_pieces = tf.gather_nd(pieces[:, size - 1 :], matches)  # [M]
     counts = tf.scatter_nd(
         tf.stack([matches[:, 0], last_pieces], axis=1),
@@ -580,7 +599,7 @@ class Continuations(NamedTuple):
 
 
 def best_continuations(
-    log_probs, logits, count: int, rules: NextPiece, forbidden: Sequence[int]
+    log_probs, logits, count: int, rules: NextPieceRules, forbidden: Sequence[int]
 ) -> Continuations:
     """Rank the continuations of the open hypotheses of each sentence.
 
@@ -592,24 +611,25 @@ def best_continuations(
       log_probs: float [N, K], of the hypotheses.
       logits: float [N, K, V], of their next pieces.
       count: int, the number of continuations.
-      rules: NextPiece.
+      rules: NextPieceRules.
       forbidden: ids of pieces that no hypothesis may take.
     """
-    forced, allowed = rules
+    allowed = rules.allowed
     _, beam_size, vocab_size = shape_list(logits)
     candidates = logits if allowed is None else tf.where_v2(allowed, logits, NEVER)
     logits = tf.reshape(logits, [-1, vocab_size])  # [N*K, V]
     candidates = tf.reshape(candidates, [-1, vocab_size])
     width = min(vocab_size, count + len(forbidden))  # candidates of a hypothesis
     best, pieces = _top_k_in_chunks(candidates, width)  # [N*K, width]
-    if allowed is None:
+    if allowed is None:  # log sum exp(logits), from the likeliest piece of all
         largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
         normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
     else:
         normalizers = tf.reduce_logsumexp(logits, -1, keepdims=True)
     for piece in forbidden:
         best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
-    forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
+    forced = tf.tile(rules.forced[:, None], [1, beam_size])
+    forced = tf.reshape(forced, [-1, 1])  # [N*K, 1]
     is_first = np.arange(width)[None] == 0
     only_forced = tf.where_v2(
         is_first, tf.gather(logits, forced, batch_dims=1), NEVER

@@ -103,4 +103,5 @@ def beam_search(
     first = initial_ids[:, None, None] + tf.zeros_like(hypotheses.ids[:, :, :1])
     scores = tf.maximum(hypotheses.scores, WORST_SCORE)
     scores.set_shape([initial_ids.shape.as_list()[0], beam_size])
-    return tf.concat([first, hypotheses.ids], axis=2), scores, hypotheses.state[1]
+    _, states = reorder(hypotheses.state, hypotheses.parents)
+    return tf.concat([first, hypotheses.ids], axis=2), scores, states

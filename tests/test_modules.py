@@ -347,7 +347,7 @@ def test_attention_with_a_cache_is_attention_over_the_whole(start, dialect, mask
                 dialect,
                 keys=None if is_token is None else is_token[:, :end],
                 queries=nonzero_rows(part, dialect.padded_row),
-                order=modules.causal_mask(positions.queries, positions.keys),
+                visible=modules.causal_mask(positions.queries, positions.keys),
             ),
             settings,
             "a",
@@ -408,12 +408,12 @@ def test_positions_may_be_arrays_and_lists(start, positions):
     outputs = []
     for queries in (tf.range(3, 6), positions):
         for keys in (tf.range(3), positions):
-            order = modules.causal_mask(queries, keys)
+            visible = modules.causal_mask(queries, keys)
             outputs.append(
                 modules.attention_sublayer(
                     as_tensor(X),
                     as_tensor(X),
-                    modules.make_masks(DIALECTS["paper"], order=order),
+                    modules.make_masks(DIALECTS["paper"], visible=visible),
                     settings,
                     "a",
                     tf.AUTO_REUSE,

@@ -161,7 +161,7 @@ def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
 def test_the_loss_of_a_token_that_float16_takes_for_impossible(start, precision):
     """Its probability is e^-30, and the least of float16 is e^-17."""
     kernel = tf.cast(30 * np.eye(2), tf.as_dtype(precision))
-    logits = model.logits(tf.constant([[[1.0, 0.0]]]), kernel, None)
+    logits = model.compute_logits(tf.constant([[[1.0, 0.0]]]), kernel, None)
     loss = cross_entropy(logits, tf.constant([[1]]))
     session, _ = start()
     assert logits.dtype == tf.float32

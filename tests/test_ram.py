@@ -117,7 +117,7 @@ def test_out_of_memory_while_training_names_the_flag(
     def fail(*args):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM")
 
-    monkeypatch.setattr(trainer, "make_finite_update", fail)
+    monkeypatch.setattr(trainer, "run_finite_update", fail)
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path / "logs", "--max_steps", "4")
     assert stopped.value.code == 2

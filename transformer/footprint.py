@@ -31,7 +31,7 @@ def estimate_footprint(
       longest: L, the number of tokens in its longest sentence.
       shards: the number of shards in a batch; a worker computes one at a time.
     """
-    dialect = hp.design
+    dialect = hp.resolved_dialect
 
     def kept_tensors(name, is_default_in_dialect):
         rate = hp.rate_of(name)

@@ -260,8 +260,8 @@ class HParams:
         return self.beam_size if self.search == "beam" else 1
 
     @property
-    def design(self) -> Dialect:
-        """The row of the dialect: what that source of the Transformer decides."""
+    def resolved_dialect(self) -> Dialect:
+        """The Dialect that the setting `dialect` names."""
         return resolve_dialect(self.dialect)
 
     def rate_of(self, name: str) -> Optional[float]:

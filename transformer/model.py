@@ -50,7 +50,8 @@ class Memory(NamedTuple):
 
     states: tf.Tensor  # float [N, S, D]
     mask: tf.Tensor  # bool [N, 1, 1, S], True where the source has a token
-    # Of each decoder block, S keys; computed before a search, as every step needs them.
+    # K and V of S keys for each decoder block; only in a search, where all steps need
+    # them.
     projected: Tuple[KeyValueCache, ...] = ()
 
 
@@ -58,12 +59,15 @@ class DecoderCache(NamedTuple):
     """The cache of a search: the keys and values of T positions, for K hypotheses each.
 
     Keys are never reordered: each position keeps the keys of K hypotheses, and
-    `ancestors` marks those that belong to the past of each hypothesis.
+    `ancestors` marks those that belong to the past of each hypothesis. For example, in
+    the second step with K = 2, if both hypotheses continue hypothesis 1 of the first
+    step, `ancestors` is [[0, 1, 1, 0], [0, 1, 0, 1]]. Attention computes T * K keys
+    instead of T, but nothing is copied.
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
-    past: Tuple[KeyValueCache, ...]  # of each decoder block, T * K keys
-    # Of each decoder block, bool [N, T * K], False = padding; empty in dialects whose
+    past: Tuple[KeyValueCache, ...]  # T * K keys for each decoder block
+    # bool [N, T * K] for each decoder block, False = padding; empty in dialects whose
     # decoder does not mask padding.
     masks: Tuple[tf.Tensor, ...] = ()
 
@@ -91,7 +95,7 @@ class Transformer:
 
     def __init__(self, hp: HParams, getter: Optional[Callable] = None):
         self.hp = hp
-        self.dialect = hp.design
+        self.dialect = hp.resolved_dialect
         self._getter = getter
 
     def encode(
@@ -119,19 +123,19 @@ class Transformer:
         if hp.pad_sources_to:
             missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
             source = append_zeros(source, missing, axis=1)  # [N, S]
-        tokens = is_token(source)  # [N, S]
+        token_mask = is_token(source)  # [N, S]
         positions = cast_to_int64(tf.range(tf.shape(source)[1]))  # [S]
         relative = self._make_relative(positions, positions)
         bias = self._make_bias(positions, positions)
         feedforward_mask = None
         if dialect.feedforward_skips_padding:
-            feedforward_mask = tokens[..., None]  # [N, S, 1]
+            feedforward_mask = token_mask[..., None]  # [N, S, 1]
         x = self.embed(source, "encoder", positions)  # [N, S, D]
         x = settings.attention.dropout.apply(x, "encoder/embedding")
         with self._open_scope("encoder"):
             for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    mask = self._find_tokens(tokens, x)  # [N, S]
+                    mask = self._mask_padding(token_mask, x)  # [N, S]
                     masks = make_masks(dialect, mask, mask, bias=bias)
                     x, _ = attention_sublayer(
                         x,
@@ -145,7 +149,7 @@ class Transformer:
                         x, settings.feedforward, "feedforward", mask=feedforward_mask
                     )  # [N, S, D]
             x = self._normalize_stack(x)
-        return Memory(x, self._find_tokens(tokens, x)[:, None, None, :])
+        return Memory(x, self._mask_padding(token_mask, x)[:, None, None, :])
 
     def decode(
         self,
@@ -171,10 +175,10 @@ class Transformer:
             memory,
             query_positions=positions,
             key_positions=positions,
-            order=causal_mask(positions),
+            visible=causal_mask(positions),
             settings=self._make_settings(is_training, dropout_seed, weights),
         )
-        return logits(states, *self.output_layer())
+        return compute_logits(states, *self.output_layer())
 
     def start_search(
         self, memory: Memory, beam_size: int = 1
@@ -218,13 +222,13 @@ class Transformer:
             positions = cast_to_int64(tf.range(length + 1))[:, None]
             positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])
             ancestors = cache.ancestors
-            order = None
+            visible = None
             if beam_size > 1:  # a hypothesis sees its ancestors and itself
                 inherited = tf.gather(ancestors[:, 0], parents, batch_dims=1)[:, None]
                 itself = tf.fill([tf.shape(ancestors)[0], 1, beam_size, 1], True)
                 itself = tf.logical_and(itself, np.eye(beam_size, dtype=bool))
                 ancestors = tf.concat([inherited, itself], axis=-1)
-                order = ancestors  # [N, 1, K, (T + 1) * K]
+                visible = ancestors  # [N, 1, K, (T + 1) * K]
             newest = positions[-beam_size:]
             newest.set_shape([beam_size])
             states, cache = self._decoder_states(
@@ -232,11 +236,11 @@ class Transformer:
                 memory,
                 query_positions=newest,
                 key_positions=positions,
-                order=order,
+                visible=visible,
                 settings=settings,
                 cache=cache._replace(ancestors=ancestors),
             )
-            return logits(states, *output_layer), (memory, cache)
+            return compute_logits(states, *output_layer), (memory, cache)
 
         return step, (memory._replace(projected=tuple(projected)), cache)
 
@@ -246,7 +250,7 @@ class Transformer:
         memory: Memory,
         query_positions,
         key_positions,
-        order,
+        visible,
         settings: SublayerSettings,
         cache: Optional[DecoderCache] = None,
     ) -> Tuple[tf.Tensor, Optional[DecoderCache]]:
@@ -256,8 +260,8 @@ class Transformer:
           ids: int [N, T].
           memory: Memory of N sentences.
           query_positions, key_positions: int64 [T], [Tk], of the self-attention.
-          order: a causal mask, or the ancestors of each hypothesis; None: all keys are
-            seen.
+          visible: a causal mask, or the ancestors of each hypothesis; None: all keys
+            are seen.
           settings: SublayerSettings.
           cache: DecoderCache; None in training.
 
@@ -267,7 +271,7 @@ class Transformer:
         hp = self.hp
         dialect = self.dialect
         ids = cast_to_int64(ids)
-        tokens = is_token(ids)  # [N, T]
+        token_mask = is_token(ids)  # [N, T]
         relative = self._make_relative(query_positions, key_positions)
         bias = self._make_bias(query_positions, key_positions)
         presents: List[KeyValueCache] = []
@@ -277,7 +281,7 @@ class Transformer:
         with self._open_scope("decoder"):
             for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    mask = self._find_tokens(tokens, x)  # [N, T]
+                    mask = self._mask_padding(token_mask, x)  # [N, T]
                     key_mask = None
                     if dialect.decoder_masks_padding:
                         key_mask = mask
@@ -287,14 +291,14 @@ class Transformer:
                     x, present = attention_sublayer(
                         x,
                         x,
-                        make_masks(dialect, key_mask, mask, order, bias),
+                        make_masks(dialect, key_mask, mask, visible, bias),
                         settings.attention,
                         "self_attention",
                         relative=relative,
                         past=cache.past[i] if cache else None,
                     )
                     presents.append(present)
-                    mask = self._find_tokens(tokens, x)
+                    mask = self._mask_padding(token_mask, x)
                     x, _ = attention_sublayer(
                         x,
                         memory.projected[i] if memory.projected else memory.states,
@@ -337,15 +341,15 @@ class Transformer:
         )
         return SublayerSettings(attention, feedforward)
 
-    def _find_tokens(self, tokens, x):
-        """Find the positions that are not padding: bool [N, T].
+    def _mask_padding(self, token_mask, x):
+        """Choose the padding mask of a sub-layer: bool [N, T], False = padding.
 
         Args:
-          tokens: bool [N, T], from the ids.
+          token_mask: bool [N, T], from the ids.
           x: float [N, T, D], the inputs of a sub-layer.
         """
         if self.dialect.masks_from == "ids":
-            return tokens
+            return token_mask
         return nonzero_rows(x, self.dialect.padded_row)
 
     def _normalize_stack(self, x):
@@ -455,11 +459,11 @@ def table_scope(hp: HParams, stack: str) -> str:
       hp: the settings.
       stack: "encoder" or "decoder".
     """
-    shared = hp.design.tied_embeddings and hp.joint_vocab
+    shared = hp.resolved_dialect.tied_embeddings and hp.joint_vocab
     return "embedding" if shared else f"{stack}/embedding"
 
 
-def logits(states, kernel, bias):
+def compute_logits(states, kernel, bias):
     """Apply the output layer, states W + b: float [N, T, D] → [N, T, V].
 
     The result is float32, even if the kernel has 16 bits.

@@ -206,7 +206,7 @@ def prepare_run(
     refuse_old_tensorflow(cluster)
     hp = resolve_shards(hp, cluster)
     data = TrainingData(hp)
-    is_learned = choose_positions(hp.positions, hp.design) == LEARNED
+    is_learned = choose_positions(hp.positions, hp.resolved_dialect) == LEARNED
     if is_learned and data.longest() > hp.max_positions:
         warn(
             f"max_positions: {hp.max_positions}, but the longest sentence has "
@@ -680,7 +680,7 @@ class Training:
             f"lower batch_tokens (now {hp.batch_tokens}); raise accumulate (now "
             f"{hp.accumulate}) by the same factor to keep the size of an update",
         ):
-            result = make_finite_update(
+            result = run_finite_update(
                 self.session, self.graph.update, self.guard, self.team, self.step
             )
         self.step += 1
@@ -827,10 +827,10 @@ def make_guard(opened: Opened, logdir: str) -> FiniteGuard:
     )
 
 
-def make_finite_update(
+def run_finite_update(
     session: tf.Session, update: Update, guard: FiniteGuard, team: Team, step: int
 ) -> UpdateResult:
-    """Make the update that follows `step` updates, together with the other workers.
+    """Run the update that follows `step` updates, together with the other workers.
 
     Raises:
       FloatingPointError: its loss or gradients are not finite.
@@ -866,7 +866,7 @@ def follow(run: Run, logdir: str, team: Team) -> None:
                 update = opened.graph.update
                 with forward_signals(team.forward_signal):
                     for step in range(start.step, run.hp.max_steps):
-                        make_finite_update(opened.session, update, guard, team, step)
+                        run_finite_update(opened.session, update, guard, team, step)
                     team.wait_for_end()
     except Ended as ended:
         if ended.status:

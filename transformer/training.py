@@ -348,12 +348,12 @@ SCHEDULES: Dict[str, Schedule] = {
 
 def schedule_name(hp: HParams) -> str:
     """Return the name of the schedule: that of the settings, or of their dialect."""
-    return hp.schedule or hp.design.schedule
+    return hp.schedule or hp.resolved_dialect.schedule
 
 
 def peak_rate(hp: HParams) -> float:
     """Return the learning rate at the end of the warm-up; it is never higher."""
-    factor = hp.learning_rate or hp.design.learning_rate
+    factor = hp.learning_rate or hp.resolved_dialect.learning_rate
     if SCHEDULES[schedule_name(hp)].is_scaled:
         return factor * (hp.d_model * hp.warmup_steps) ** -0.5
     return factor
@@ -362,7 +362,7 @@ def peak_rate(hp: HParams) -> float:
 def learning_rate(hp: HParams, global_step):
     """Return the learning rate after `global_step` updates: float32 scalar."""
     schedule = SCHEDULES[schedule_name(hp)]
-    factor = hp.learning_rate or hp.design.learning_rate
+    factor = hp.learning_rate or hp.resolved_dialect.learning_rate
     step = tf.cast(global_step + 1, tf.float32)
     settings = {name: getattr(hp, name) for name in schedule.settings}
     return factor * schedule.function(step, **settings)
@@ -431,7 +431,7 @@ def make_update(
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
-    beta1, beta2, epsilon = hp.design.adam
+    beta1, beta2, epsilon = hp.resolved_dialect.adam
     # It also depends on the loss, so that the loss is read before the accumulators are
     # cleared.
     are_finite = tf.is_finite(mean_loss + norm)
@@ -448,7 +448,7 @@ def make_update(
 
 
 def run_update(session: tf.Session, update: Update) -> UpdateResult:
-    """Make an update, and return the values of its numbers."""
+    """Run an update; return the values of its metrics."""
     for _ in range(update.num_runs - 1):
         session.run(update.accumulate)
     scaling = update.scaling or ()  # a session cannot fetch None

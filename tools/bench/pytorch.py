@@ -285,7 +285,7 @@ def open_decoding(spec: dict) -> Measure:
     """Return a function that measures translation with our checkpoint."""
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
-    row = hp.design
+    row = hp.resolved_dialect
     if not (
         row.norm == "before"
         and row.final_norm

@@ -33,7 +33,7 @@ class AttentionMasks(NamedTuple):
 
 
 def make_masks(
-    dialect: Dialect, keys=None, queries=None, order=None, bias=None
+    dialect: Dialect, keys=None, queries=None, visible=None, bias=None
 ) -> AttentionMasks:
     """Combine padding masks, a causal mask and a bias as a dialect does.
 
@@ -45,13 +45,16 @@ def make_masks(
       keys: bool [N, Tk], False = padding, or up to [N, H, Tq, Tk]. None: no padding.
       queries: bool [N, Tq], False = padding; it has no effect in dialects without
         `mask_queries`. None: no padding.
-      order: bool, broadcastable to [N, H, Tq, Tk], such as a causal mask; or None.
+      visible: bool, broadcastable to [N, H, Tq, Tk], such as a causal mask; or None.
       bias: float, broadcastable to [N, H, Tq, Tk]; or None.
     """
     allowed = None
     if keys is not None and keys.shape.ndims == 2:
         keys = keys[:, None, None, :]  # [N, 1, 1, Tk]
-    for mask, masking in ((keys, dialect.key_masking), (order, dialect.future_masking)):
+    for mask, masking in (
+        (keys, dialect.key_masking),
+        (visible, dialect.future_masking),
+    ):
         if mask is None:
             continue
         if masking == "replaced":

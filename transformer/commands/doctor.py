@@ -190,7 +190,7 @@ def _words(lines):
 def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
     """Explain that training has hardly begun; return "" if it went further."""
     step = checkpoint_step(checkpoint)
-    schedule = hp.schedule or hp.design.schedule
+    schedule = hp.schedule or hp.resolved_dialect.schedule
     if step >= hp.warmup_steps or schedule == "constant":
         return ""
     return (

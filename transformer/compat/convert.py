@@ -281,7 +281,7 @@ def convert(
             for name, shape in shapes.items()
             for slot in SLOTS
         )
-    for name, beta in zip(POWERS, hp.design.adam):
+    for name, beta in zip(POWERS, hp.resolved_dialect.adam):
         power = remaining[name] if has_moments else beta
         result[name] = np.asarray(power, np.float32)
     result[STEP] = np.asarray(step, np.int64)

@@ -83,11 +83,11 @@ def scaled_dot_product_attention(
       float [H * N, Tq, d_v].
     """
     with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-        order = None
+        visible = None
         if causality:
-            order = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
+            visible = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
         masks = make_masks(
-            DIALECT, tf.logical_not(_repeat_for_heads(key_masks, Q)), order=order
+            DIALECT, tf.logical_not(_repeat_for_heads(key_masks, Q)), visible=visible
         )
         drop = functools.partial(
             dropout, rate=dropout_rate, is_training=training, name="weights"
@@ -181,12 +181,12 @@ def multihead_attention(
                 project(keys, width, num_heads, DIALECT, "k"),
                 project(values, width, num_heads, DIALECT, "v"),
             )
-        order = None
+        visible = None
         if causality:
-            order = causal_mask(*(tf.range(tf.shape(x)[1]) for x in (queries, keys)))
+            visible = causal_mask(*(tf.range(tf.shape(x)[1]) for x in (queries, keys)))
         rates = modules.Dropout(dropout_rate, training)
         settings = modules.AttentionSettings(width, num_heads, DIALECT, rates, rates)
-        masks = make_masks(DIALECT, is_token, order=order)
+        masks = make_masks(DIALECT, is_token, visible=visible)
         return modules.attention_sublayer(
             queries, heads, masks, settings, scope, tf.AUTO_REUSE
         )[0]

@@ -469,7 +469,7 @@ def refuse_unsupported(hp: HParams) -> None:
     """Raise EngineError for a model that CTranslate2 cannot represent."""
     from transformer.blocks.positions import LEARNED, choose_positions
 
-    dialect = hp.design
+    dialect = hp.resolved_dialect
     is_used = {
         "projection_relu": dialect.projection_relu,
         "masks_from activations": dialect.masks_from != "ids",
@@ -530,7 +530,7 @@ class SpecWriter:
         from transformer.blocks.positions import choose_positions
 
         self.hp = hp
-        self.dialect = hp.design
+        self.dialect = hp.resolved_dialect
         self.variables = variables
         encoding = choose_positions(hp.positions, self.dialect)
         self.positions = sinusoids(encoding, hp.d_model)
@@ -619,7 +619,7 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     from ctranslate2 import converters, specs
 
     logdir = os.path.dirname(checkpoint)
-    dialect = hp.design
+    dialect = hp.resolved_dialect
     vocabularies = load_vocabularies(logdir)
 
     class Converter(converters.Converter):

@@ -166,9 +166,14 @@ def score_statistics(metric: Any, sums: np.ndarray) -> float:
     return float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
+def read_seed() -> str:
+    """Read the seed that sacreBLEU would use: an integer, or "none"."""
+    return os.environ.get(SEED, "12345").lower()
+
+
 def make_generator() -> np.random.Generator:
     """Make the generator of random numbers, with the seed that sacreBLEU would use."""
-    seed = os.environ.get(SEED, "12345").lower()
+    seed = read_seed()
     return np.random.default_rng(None if seed == "none" else int(seed))
 
 
@@ -176,7 +181,7 @@ def sign_samples(metric: Any, samples: int) -> str:
     """Return the signature of a metric, with the number and the seed of the samples."""
     signature = metric.get_signature()
     signature.update("bs", samples)
-    signature.update("seed", os.environ.get(SEED, "12345").lower())
+    signature.update("seed", read_seed())
     return str(signature)
 
 

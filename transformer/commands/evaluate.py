@@ -39,7 +39,7 @@ from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.commands.translate import add_engine
-from transformer.evaluation import METRICS, Comparison, Scores, Similarity
+from transformer.evaluation import METRICS, SAMPLES, Comparison, Scores, Similarity
 from transformer.exports.ctranslate2 import CTRANSLATE2
 from transformer.logdir import manifests
 from transformer.logdir.names import BEST, checkpoint_step, translations_path
@@ -98,7 +98,7 @@ def parser() -> cli.Parser:
     cli.add_number(
         parser,
         "samples",
-        1000,
+        SAMPLES,
         "samples for the intervals and the significance test; 0: no intervals",
     )
     parser.add_argument(

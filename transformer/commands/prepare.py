@@ -24,14 +24,14 @@ from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
     EncodingOptions,
     LostText,
-    SplitText,
+    SplitFiles,
+    check_split,
     choose_languages,
     copy_text,
     describe_lost_text,
     encode_split,
     find_lost_text,
     find_splits,
-    read_split,
     report_lines,
     train_vocabularies,
 )
@@ -378,7 +378,7 @@ def run(args: argparse.Namespace) -> None:
     )
     check_languages(*languages, file_pairs)
     texts = {
-        split: read_split(split, pairs, args.copies if split == "train" else 1)
+        split: check_split(split, pairs, args.copies if split == "train" else 1)
         for split, pairs in find_splits(file_pairs, args.out, languages).items()
     }
     refuse_reversed_pairs(texts)
@@ -416,7 +416,7 @@ def run(args: argparse.Namespace) -> None:
         publish(work_dir, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
 
 
-def refuse_reversed_pairs(texts: Dict[str, SplitText]) -> None:
+def refuse_reversed_pairs(texts: Dict[str, SplitFiles]) -> None:
     """Raise SidesReversed if files have the languages in another order than train."""
     first, *others = [
         file_pair for text in texts.values() for file_pair in text.file_pairs
@@ -429,7 +429,7 @@ def refuse_reversed_pairs(texts: Dict[str, SplitText]) -> None:
             )
 
 
-def report_findings(text: SplitText) -> List[str]:
+def report_findings(text: SplitFiles) -> List[str]:
     """Return what seems to be wrong with the files of a split."""
     return [
         f"{text.split}: warning: {file_pair.source} and {file_pair.target}: {line}"
@@ -438,7 +438,7 @@ def report_findings(text: SplitText) -> List[str]:
     ]
 
 
-def report_common_pairs(text: SplitText, texts: Dict[str, SplitText]) -> List[str]:
+def report_common_pairs(text: SplitFiles, texts: Dict[str, SplitFiles]) -> List[str]:
     """Return how many pairs of a split are in the splits before it.
 
     Args:
@@ -459,7 +459,7 @@ def report_common_pairs(text: SplitText, texts: Dict[str, SplitText]) -> List[st
 
 
 def copy_texts(
-    texts: Dict[str, SplitText], languages: Sequence[str], out: str, work_dir: str
+    texts: Dict[str, SplitFiles], languages: Sequence[str], out: str, work_dir: str
 ) -> List[str]:
     """Copy the text of dev and test; return the paths that the data folder has."""
     existing_paths = []
@@ -471,7 +471,7 @@ def copy_texts(
 
 
 def encode_and_report(
-    texts: Dict[str, SplitText], options: EncodingOptions, workers: int
+    texts: Dict[str, SplitFiles], options: EncodingOptions, workers: int
 ) -> Dict[str, Dict[str, Any]]:
     """Write the ids of all splits, print a report, and return their entries.
 
@@ -496,7 +496,7 @@ def encode_and_report(
 
 
 def report_lost_text(
-    text: SplitText, folder: str, vocab_from: Optional[str]
+    text: SplitFiles, folder: str, vocab_from: Optional[str]
 ) -> List[str]:
     """Return which lines of a split the vocabularies of a folder cannot give back.
 
@@ -529,7 +529,7 @@ def choose_normalization(*languages: str) -> str:
     return "identity" if without_spaces else "nmt_nfkc"
 
 
-def report_sample(text: SplitText, options: VocabularyOptions) -> None:
+def report_sample(text: SplitFiles, options: VocabularyOptions) -> None:
     """Print how many lines the vocabulary is trained on, if not on all of them."""
     num_lines = sum(text.counts) * (1 if options.separate else 2)
     if num_lines > options.vocab_lines:
@@ -539,7 +539,7 @@ def report_sample(text: SplitText, options: VocabularyOptions) -> None:
         )
 
 
-def train(text: SplitText, folder: str, options: VocabularyOptions) -> None:
+def train(text: SplitFiles, folder: str, options: VocabularyOptions) -> None:
     """Train the vocabularies on the train split, and write them to a folder."""
     train_vocabularies(
         text,

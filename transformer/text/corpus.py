@@ -50,8 +50,8 @@ NEUTRAL = ("source", "target")  # the languages if no file name has any
 # --- The text files -------------------------------------------------------------------
 
 
-class SplitText(NamedTuple):
-    """The text of a split."""
+class SplitFiles(NamedTuple):
+    """The text files of a split."""
 
     split: str
     file_pairs: List[FilePair]  # only train may have more than one
@@ -60,8 +60,8 @@ class SplitText(NamedTuple):
     findings: Sequence[PairFindings] = ()  # what was found in each file pair
 
 
-def read_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> SplitText:
-    """Read the text of a split once, to check and to count its lines.
+def check_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> SplitFiles:
+    """Check the text files of a split, and count their lines.
 
     Args:
       split: the name of the split.
@@ -81,7 +81,7 @@ def read_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> Split
             f"{split}: expected text, got empty files: {paths}; write text into them, "
             "or name other files"
         )
-    return SplitText(split, file_pairs, counts, copies, findings)
+    return SplitFiles(split, file_pairs, counts, copies, findings)
 
 
 def choose_languages(
@@ -214,7 +214,7 @@ def write_text(text_path: str, path: str) -> int:
 
 
 def train_vocabularies(
-    train: SplitText,
+    train: SplitFiles,
     folder: str,
     vocab_size: int,
     separate: bool,
@@ -255,14 +255,14 @@ class Chunk(NamedTuple):
     """Pairs of lines that are encoded together."""
 
     name: str  # the seed for BPE-dropout: "train-0-0-12"
-    file_pair: int  # the index of the files in the split
+    file_pair_index: int  # within the split
     lines: Tuple[List[str], List[str]]  # of source and target
 
 
 class EncodedChunk(NamedTuple):
     """The pairs of a chunk that are not dropped; lists are of source and target."""
 
-    file_pair: int  # the index of the files in the split
+    file_pair_index: int  # within the split
     ids: List[np.ndarray]  # of all sentences, concatenated
     lengths: List[np.ndarray]  # of each sentence, int32 [pairs]
     dropped: Dict[str, int]  # reason → pairs
@@ -351,7 +351,7 @@ def make_encoder(
             lengths.append(np.array([len(ids) for ids in sentences], np.int32))
             all_ids = itertools.chain.from_iterable(sentences)
             arrays.append(np.fromiter(all_ids, id_dtype(vocabulary), lengths[-1].sum()))
-        return EncodedChunk(chunk.file_pair, arrays, lengths, dict(dropped))
+        return EncodedChunk(chunk.file_pair_index, arrays, lengths, dict(dropped))
 
     return encode
 
@@ -383,12 +383,12 @@ def id_dtype(vocabulary: BaseVocabulary) -> type:
     return np.uint16 if vocabulary.size < 2**16 else np.int32
 
 
-def count_chunks(text: SplitText) -> int:
+def count_chunks(text: SplitFiles) -> int:
     """Return the number of chunks of a split."""
     return text.copies * sum(-(-count // CHUNK_SIZE) for count in text.counts)
 
 
-def read_chunks(text: SplitText) -> Iterator[Chunk]:
+def read_chunks(text: SplitFiles) -> Iterator[Chunk]:
     """Yield the chunks of a split."""
     for index, (file_pair, count) in enumerate(zip(text.file_pairs, text.counts)):
         for copy in range(text.copies):
@@ -403,7 +403,7 @@ def read_chunks(text: SplitText) -> Iterator[Chunk]:
 
 
 def encode_split(
-    text: SplitText,
+    text: SplitFiles,
     stem: str,
     options: EncodingOptions,
     workers: int,
@@ -465,7 +465,7 @@ class _Counts(NamedTuple):
 
 
 def _write_ids(
-    text: SplitText,
+    text: SplitFiles,
     stem: str,
     options: EncodingOptions,
     workers: int,
@@ -487,7 +487,7 @@ def _write_ids(
         ]
         chunks = _encode(read_chunks(text), options, min(workers, num_chunks))
         for done, chunk in enumerate(chunks, 1):
-            index = chunk.file_pair
+            index = chunk.file_pair_index
             weight = text.file_pairs[index].weight
             repeats = count_repeats(weight, counts.pairs[index], len(chunk.lengths[0]))
             counts.pairs[index] += len(repeats)
@@ -564,7 +564,7 @@ class LostText(NamedTuple):
     characters: str  # that are lost in the line of that word
 
 
-def find_lost_text(text: SplitText, folder: str) -> List[LostText]:
+def find_lost_text(text: SplitFiles, folder: str) -> List[LostText]:
     """Return the sides of a split that the vocabularies of a folder cannot give back.
 
     A translation in other characters than its reference has a lower BLEU.
@@ -619,7 +619,7 @@ def describe_lost_text(lost: LostText) -> str:
     )
 
 
-def report_lines(text: SplitText, entry: Dict[str, Any]) -> List[str]:
+def report_lines(text: SplitFiles, entry: Dict[str, Any]) -> List[str]:
     """Return the report on a split: a line, and one for each file pair with a weight.
 
     Args:

@@ -6,7 +6,6 @@ is not a data folder.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -36,6 +35,7 @@ from transformer.runtime.files import (
     read_json,
     replace_file,
     sha256_of,
+    short_hash,
     sync,
 )
 from transformer.text.lines import read_lines, split_label
@@ -340,7 +340,7 @@ def read_parallel(
 
 def hash_lines(lines: Sequence[str]) -> str:
     """Return eight hexadecimal digits that identify lines of text."""
-    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:8]
+    return short_hash("\n".join(lines))
 
 
 def name_text(text: ParallelText, own_data: str) -> str:

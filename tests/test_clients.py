@@ -169,6 +169,7 @@ def test_what_is_not_multipart_is_rejected(server, headers, body):
         {"format": None},
         {"alternatives": "0", "source": None},
         {"source": "DE", "target": "EN"},
+        {"source": "", "format": "", "alternatives": -1},
         {"apiKey": "x", "secret": "x", "sourc": "de"},
     ],
     ids=str,

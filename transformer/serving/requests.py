@@ -88,9 +88,7 @@ class LibreTranslate(Detect):
     target: str
     source: Optional[str] = None
     format: Optional[str] = None
-    alternatives: Optional[Annotated[int, msgspec.Meta(ge=0, le=MAX_ALTERNATIVES)]] = (
-        None
-    )
+    alternatives: Optional[Annotated[int, msgspec.Meta(le=MAX_ALTERNATIVES)]] = None
     api_key: Any = None
 
 
@@ -275,7 +273,7 @@ def _parse_libretranslate(fields, models, split):
                 if is_copy
                 else _split_texts(request.q, model, split),
                 isinstance(request.q, list),
-                1 + (request.alternatives or 0),
+                1 + max(0, request.alternatives or 0),
                 False,
                 False,
                 split,

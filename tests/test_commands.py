@@ -72,6 +72,7 @@ ADDED = {
     "train.py": "--num_blocks 1 --d_model 16 --d_ff 32 --num_heads 2 "
     "--batch_tokens 500 --max_extra_length 3 --max_steps 4 --warmup_steps 2 "
     "--log_every 1 --eval_every 4 --save_every 2 --patience 0",
+    "tools/docs/significance.py": "--comparisons 2 --lines 20 --samples 40",
     "scripts/prepare.py": "--vocab_size 2000",
     "pytest": "--collect-only --quiet",
 }

@@ -11,14 +11,19 @@ paired bootstrap test of sacreBLEU, for BLEU: minutes.
 """
 
 import argparse
+import os
 import random
+import sys
 from typing import Callable, List
 
 import numpy as np
 from sacrebleu.significance import PairedTest
 
-from transformer.evaluation import LEVEL, METRICS, exchange_test, extract_statistics
-from transformer.text.lines import read_lines
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, ROOT)
+
+from transformer.evaluation import LEVEL, METRICS, exchange_test, extract_statistics  # noqa: E402 (after the path)
+from transformer.text.lines import read_lines  # noqa: E402
 
 VARIANTS = 8  # translations of each line to draw from
 DAMAGE = 0.25  # the share of words that an error meets

@@ -59,7 +59,10 @@ def describe_empty(side: Side) -> Optional[str]:
     lines = "1 line is" if len(empty) == 1 else f"{len(empty):,} lines are"
     effect = ""
     if side.is_reference:
-        effect = "; chrF2 ignores their translations, BLEU and TER count them as wrong"
+        effect = (
+            "; chrF2 ignores the translation of an empty reference, BLEU and TER count "
+            "it as wrong"
+        )
     return f"{lines} empty, first line {empty[0]:,}{effect}"
 
 

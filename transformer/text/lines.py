@@ -14,6 +14,7 @@ import unicodedata
 import zlib
 from typing import (
     IO,
+    Any,
     Callable,
     Dict,
     Iterable,
@@ -22,7 +23,6 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
-    cast,
 )
 
 from transformer.runtime.errors import CorpusError, FileNotText
@@ -151,12 +151,11 @@ def open_binary(path: str) -> IO[bytes]:
       FileNotText: it is an archive, or compressed otherwise.
     """
     opener = gzip.open if path.lower().endswith((".gz", ".tgz")) else open
-    file = cast(IO[bytes], opener(path, "rb"))
+    file: Any = opener(path, "rb")
     try:
-        head = file.read(512)
-        file.seek(0)
+        head = file.peek(512)  # a pipe cannot be read twice
     except (EOFError, OSError, zlib.error):
-        return file  # not seekable, or broken: whoever reads it will find out
+        return file  # broken: whoever reads it will find out
     for offset, signature, kind in SIGNATURES:
         if head.startswith(signature, offset):
             file.close()

@@ -22,8 +22,9 @@ from transformer.runtime.errors import (
 from transformer.text.data_folder import load_text as load_text
 from transformer.text.translations import Translation
 
-SAMPLES = 1000  # drawn for an interval, and for a test; the default of sacreBLEU
+SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
 MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
+EXCHANGES = 10  # of a test, for each sample; the ratio of sacreBLEU's defaults
 SEED = "SACREBLEU_SEED"  # the environment variable with the seed, as for sacreBLEU
 LEVEL = 0.05  # the significance level
 ROUNDING = 1e-9  # differences of scores this close count as equal
@@ -211,7 +212,11 @@ def bootstrap_interval(
 
 
 def exchange_test(
-    metric: Any, first: np.ndarray, second: np.ndarray, samples: int
+    metric: Any,
+    first: np.ndarray,
+    second: np.ndarray,
+    exchanges: int,
+    generator: Optional[np.random.Generator] = None,
 ) -> float:
     """Return the p-value of the difference of two systems: a paired randomization test.
 
@@ -223,13 +228,18 @@ def exchange_test(
     at most 5 % of the comparisons of systems that are equally good, however many lines
     differ (Fisher 1935; Noreen 1989).
 
+    Where differences tie, as they often do for TER, which counts edits, those count
+    after which the mean scores of the lines differ by at least as much, too. Without
+    this, p would be below 0.05 in much fewer than 5 % of such comparisons.
+
     Args:
       metric: a metric of sacreBLEU.
       first, second: the statistics of the two systems, float64 [lines, K].
-      samples: the number of exchanges to try.
+      exchanges: the number of exchanges to try.
+      generator: draws them; None: one with sacreBLEU's seed.
 
     Returns:
-      p; 1 if the statistics are equal.
+      p; 1 if the scores are equal.
     """
     differ = (first != second).any(axis=1)
     change = (second - first)[differ]  # [M, K]: of the first, if a line is exchanged
@@ -246,9 +256,17 @@ def exchange_test(
         )
 
     [observed] = differences(first.sum(0)[None])
-    is_exact = num_lines < 60 and 2**num_lines <= samples
-    count = 2**num_lines if is_exact else samples
-    generator = make_generator()
+    if observed <= ROUNDING:
+        return 1.0
+    gains = np.array(
+        [
+            score_statistics(metric, line) - score_statistics(metric, other)
+            for line, other in zip(first[differ], second[differ])
+        ]
+    )  # [M]: of the scores of the lines
+    is_exact = num_lines < 60 and 2**num_lines <= exchanges
+    count = 2**num_lines if is_exact else exchanges
+    generator = generator or make_generator()
     extreme = 0 if is_exact else 1
     chunk = max(1, NUMBERS_AT_ONCE // max(1, num_lines))
     for start in range(0, count, chunk):
@@ -259,7 +277,10 @@ def exchange_test(
         else:
             exchanged = generator.integers(2, size=(size, num_lines), dtype=np.int8)
         sums_of_first = first.sum(0) + exchanged @ change
-        is_extreme = differences(sums_of_first) >= observed - ROUNDING
+        excess = differences(sums_of_first) - observed
+        excess_of_lines = np.abs((1 - 2 * exchanged) @ gains) - abs(gains.sum())
+        is_tie = np.abs(excess) <= ROUNDING
+        is_extreme = np.where(is_tie, excess_of_lines >= -ROUNDING, excess > 0)
         extreme += int(is_extreme.sum())
     return extreme / (count if is_exact else count + 1)
 
@@ -385,7 +406,8 @@ def compare(
     Args:
       systems: name → the translation of each line, for two or more systems.
       references: the reference of each line.
-      samples: the number of bootstrap samples, and of exchanges for the test.
+      samples: the number of bootstrap samples; the test has ten times as many
+        exchanges.
       tokenizer: as in `score`.
 
     Returns:
@@ -428,7 +450,7 @@ def _compare_systems(metric, systems, statistics, samples) -> List[SystemScore]:
         p_value, same = None, ""
         if name != first:
             pair = statistics[first], statistics[name]
-            p_value = exchange_test(metric, *pair, samples)
+            p_value = exchange_test(metric, *pair, EXCHANGES * samples)
             if hypotheses == systems[first]:
                 same = "translations"
             elif np.array_equal(*pair):

@@ -87,7 +87,7 @@ class Simulation:
         """Compute the p-value of two systems by `exchange_test`."""
         lines = np.arange(len(self.references))
         first, second = [self.statistics[system, lines] for system in variants]
-        return exchange_test(self.metric, first, second, samples)
+        return exchange_test(self.metric, first, second, samples, self._generator)
 
     def compute_sacrebleu_p(self, variants: np.ndarray, samples: int) -> float:
         """Compute the p-value of two systems by sacreBLEU's paired bootstrap."""

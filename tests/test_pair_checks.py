@@ -166,6 +166,9 @@ def test_a_text_is_not_paired_with_itself(tmp_path):
     )
     names = file_pair(tmp_path, ["Berlin", "Paris"], ["Berlin", "Paris"])
     assert check_pairs("dev", names).num_equal == 2
+    os.symlink(names.source, str(tmp_path / "link"))
+    with pytest.raises(SidesEqual):
+        check_pairs("dev", FilePair(names.source, str(tmp_path / "link")))
 
 
 def test_reversed_files_with_neutral_names_are_refused(tmp_path, capsys):

@@ -186,6 +186,7 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
 ):
     precision = "float16"
     monkeypatch.setattr(tf, "__version__", "1.15.5")
+    monkeypatch.setattr("transformer.runtime.precision.IS_TENSORFLOW_1", True)
     monkeypatch.setattr("transformer.runtime.precision.has_gpu", lambda: False)
     places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
     message = corpora.refusal(capsys, "train", *places, "--precision", precision)

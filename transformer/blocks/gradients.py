@@ -8,6 +8,8 @@ from typing import Callable, Dict
 
 import tensorflow.compat.v1 as tf
 
+from transformer.runtime.versions import IS_TENSORFLOW_1
+
 # Name → function: see `register_gradient`. It survives a reload of this module.
 BACKWARD: Dict[str, Callable] = globals().get("BACKWARD", {})
 
@@ -66,6 +68,6 @@ def with_gradient(name: str, forward: Callable, *inputs):
 
 def is_eager() -> bool:
     """Return whether the program uses eager mode, even inside a tf.function."""
-    # TensorFlow 1.15 has only the second function.
-    query = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
-    return query()
+    if IS_TENSORFLOW_1:
+        return tf.executing_eagerly()
+    return tf.executing_eagerly_outside_functions()

@@ -30,6 +30,7 @@ from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.errors import SettingsError
 from transformer.runtime.sessions import make_session
+from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.text.batches import pad_with_end
 from transformer.text.translations import BaseTranslator, Translation
 from transformer.text.vocabulary import (
@@ -141,7 +142,7 @@ def explain_missing_text(vocabularies: Vocabularies) -> str:
     """Explain why text cannot be translated in the graph; return "" if it can."""
     if not all(type(vocabulary) is Vocabulary for vocabulary in vocabularies[:2]):
         return "its vocabulary is not a SentencePiece model: the signature has ids only"
-    if tf.__version__.startswith("1."):
+    if IS_TENSORFLOW_1:
         return "TensorFlow 1.15: the signature has ids only"
     try:
         import_tensorflow_text()

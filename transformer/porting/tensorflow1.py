@@ -19,6 +19,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import nn_ops, random_ops
 
 from transformer.blocks import layers as block_layers
+from transformer.runtime.versions import IS_TENSORFLOW_1
 
 random_uniform = random_ops.random_uniform
 random_dropout = nn_ops.dropout_v2  # all dropouts of TensorFlow call it
@@ -50,12 +51,11 @@ def install_tf1_names(text: str) -> None:
     for name, python_type in OLD_NUMPY_TYPES.items():
         if name not in vars(np):
             setattr(np, name, python_type)
-    is_tf1 = tf.__version__.startswith("1.")
     for name in set(re.findall(r"\btensorflow_\w+", text)) - set(sys.modules):
         # Under TensorFlow 2, it would need the TensorFlow that is hidden below.
-        if not is_tf1 or importlib.util.find_spec(name) is None:
+        if not IS_TENSORFLOW_1 or importlib.util.find_spec(name) is None:
             sys.modules[name] = MissingModule(name)
-    if is_tf1:
+    if IS_TENSORFLOW_1:
         if "contrib" in text:
             _install_module("contrib.linalg", tensorflow.contrib, **LINALG)
     else:

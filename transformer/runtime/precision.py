@@ -12,9 +12,10 @@ import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.errors import SettingsError
+from transformer.runtime.versions import IS_TENSORFLOW_1
 
 PRECISIONS = ("float32", "bfloat16", "float16")
-CAST = ("kernel", "bias", "lookup_table")  # last parts of the names of cast variables
+CAST_VARIABLES = ("kernel", "bias", "lookup_table")  # last parts of their names
 
 
 def compute_type(precision: str, setting: str = "precision") -> tf.DType:
@@ -29,8 +30,8 @@ def compute_type(precision: str, setting: str = "precision") -> tf.DType:
     Raises:
       SettingsError: this TensorFlow cannot compute in this precision.
     """
-    is_old = tf.__version__.startswith("1.")  # its CPU products sum in float16
-    if is_old and precision != "float32":
+    # On a CPU, products of TensorFlow 1.15 sum in float16.
+    if IS_TENSORFLOW_1 and precision != "float32":
         if precision == "bfloat16" or not has_gpu():
             where = "" if precision == "bfloat16" else " on a CPU"
             raise SettingsError(
@@ -51,7 +52,7 @@ def make_getter(dtype: tf.DType) -> Optional[Callable]:
 
     def cast(getter, name, *args, **kwargs):
         variable = getter(name, *args, **kwargs)
-        if name.split("/")[-1] not in CAST:
+        if name.split("/")[-1] not in CAST_VARIABLES:
             return variable
         with tf.init_scope():  # once, not in every step of a search
             return tf.cast(variable, dtype)

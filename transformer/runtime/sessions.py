@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import count_cores, has_gpu, spare_hidden_tiles
+from transformer.runtime.versions import IS_TENSORFLOW_1
 
 MAX_CONCURRENT_BATCHES = 4  # each needs its own memory
 
@@ -30,7 +31,7 @@ def set_up_process(deterministic: bool = False) -> None:
         with contextlib.suppress(RuntimeError):  # the threads are already running
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
-        if hasattr(tf.compat, "v2"):  # 1.15 promises nothing for GPU kernels
+        if not IS_TENSORFLOW_1:  # it promises nothing for GPU kernels
             tf.compat.v2.config.experimental.enable_op_determinism()
 
 

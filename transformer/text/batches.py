@@ -23,11 +23,12 @@ from transformer.runtime.errors import (
     DataFolderNotPrepared,
     SettingsError,
 )
+from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_class
 
 PREFETCH = 4  # shards made in advance of the step that uses them
-LONGEST = 2**31 - 1  # wider than any batch: a pair of this length is always refused
+MAX_WIDTH = 2**31 - 1  # wider than any batch: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 DEFAULT_SHARDS = 8  # of a batch that several workers share; divisible by 1, 2, 4, 8
 SHARD_STRIDE = 2**40  # between the numbers of two shards; no run has more batches
@@ -39,8 +40,8 @@ class Batch(NamedTuple):
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    # [] int64: encodes the number of the batch in the run and the index of the shard
-    # (see `Shards`). With the seed, it determines the dropout masks.
+    # [] int64: a key for the dropout masks, which depend on it and the seed: the number
+    # of the batch in the run, plus SHARD_STRIDE for each shard before this one.
     number: tf.Tensor
 
 
@@ -75,6 +76,8 @@ def make_batch(
     eos: int = EOS,
 ) -> Batch:
     """Make a Batch of arrays. This is the only place where the target is shifted.
+
+    (Models of tensor2tensor's dialects replace BOS by zeros: see `Transformer.embed`.)
 
         make_batch([[5, 6]], [[7, 8]], 0)
         # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
@@ -189,12 +192,9 @@ class Split:
         return make_batch(sources, targets, number, vocabulary.bos, vocabulary.eos)
 
 
-Corpus = Split  # its name in earlier versions
-
-
 def _lengths(offsets: np.ndarray) -> np.ndarray:
     """Count the pieces of each sentence, plus one: int32 [pairs]."""
-    return np.minimum(np.diff(offsets) + 1, LONGEST).astype(np.int32)
+    return np.minimum(np.diff(offsets) + 1, MAX_WIDTH).astype(np.int32)
 
 
 class BatchPlan:
@@ -278,10 +278,11 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
 def _sort_keys(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
     """Compute the sort key of each pair, int64 [pairs]; pairs of equal lengths tie.
 
-    The key orders pairs by the longer side, then by source length minus target length,
-    in alternating directions, so that neither side jumps when the longer side grows. Of
-    the orders tried on Multi30k, this one pads least: 3 % of 4096 tokens, compared with
-    6 % for the order (target, source).
+    The key orders pairs by the longer side (the width), then by source length minus
+    target length: ascending for odd widths, descending for even ones. For example,
+    (source, target) = (1, 3), (3, 3), (3, 1), (4, 1), (4, 4), (1, 4). So neither side
+    jumps when the width grows. Of the orders tried on Multi30k, this one pads least:
+    3 % of 4096 tokens, compared with 6 % for the order (target, source).
     """
     widths = np.maximum(source_lengths, target_lengths)
     difference = source_lengths - target_lengths  # between -widths and widths
@@ -329,9 +330,8 @@ class Shards:
     Worker 0 has the shards 0, 3 and 6 of each batch, worker 1 the shards 1, 4 and 7,
     and worker 2 the shards 2 and 5, and an empty one.
 
-    The pairs in a shard, and its number, depend only on the batch and on `count`. The
-    number of a shard is the number of its batch, plus SHARD_STRIDE for each shard
-    before it. The sizes of the shards of a batch differ by at most one pair; a batch
+    The pairs in a shard, and its `Batch.number`, depend only on the batch and on
+    `count`. The sizes of the shards of a batch differ by at most one pair; a batch
     with fewer pairs than shards has empty shards.
 
     Args:
@@ -427,10 +427,10 @@ def _without_autotuning() -> tf.data.Options:
     for it for up to a minute.
     """
     options = tf.data.Options()
-    if hasattr(options, "autotune"):
-        options.autotune.enabled = False
-    else:  # TensorFlow 1.15
+    if IS_TENSORFLOW_1:
         options.experimental_optimization.autotune = False
+    else:
+        options.autotune.enabled = False
     return options
 
 

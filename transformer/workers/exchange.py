@@ -14,6 +14,7 @@ from typing import List, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.errors import SettingsError
+from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.workers.cluster import Cluster
 
 # What TensorFlow raises if another worker is gone.
@@ -37,7 +38,7 @@ START_TIMEOUT = 600.0  # seconds within which the chief's variables must arrive
 
 def refuse_old_tensorflow(cluster: Optional[Cluster]) -> None:
     """Raise SettingsError if this TensorFlow cannot train with several workers."""
-    if cluster and not hasattr(tf.compat, "v2"):
+    if cluster and IS_TENSORFLOW_1:
         raise SettingsError(
             "TF_CONFIG: expected TensorFlow 2 for more than one worker, got "
             f"{cluster.size} workers and TensorFlow {tf.__version__}; start one "

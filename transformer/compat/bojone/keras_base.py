@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-if tf.__version__.startswith("1."):
+from transformer.runtime.versions import IS_TENSORFLOW_1
+
+if IS_TENSORFLOW_1:
     raise ImportError(
         "transformer.keras_layers: expected TensorFlow 2.16 or newer, which has Keras "
         f"3, got {tf.__version__}; for graphs of TensorFlow 1.15, import "

@@ -161,6 +161,15 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
     assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
 
 
+def test_soft_hyphens_change_no_score(exported):
+    """Neither of translations, nor in the comparison with TensorFlow."""
+    with open_exported(exported, hparams.load(exported)) as fast:
+        [[plain, *_]], [[marked, *_]] = map(fast.translate, (["12 3"], ["1\u00ad2 3"]))
+        assert marked == plain
+        scores = fast.score_pieces(["12 3", "1\u00ad2 3"], [plain.pieces] * 2)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
 def test_only_exports_of_its_own_are_removed(exported, tmp_path):
     logdir = corpora.copy_folder(exported, tmp_path / "logs")
     _, current = find_exported(logdir)

@@ -36,8 +36,8 @@ def has_tensorflow_text():
 
 @pytest.fixture(scope="module")
 def by_tensorflow(trained, digits):
-    """(lines, our translations of them); the first line is empty."""
-    lines = ["", *corpora.read_lines(os.path.join(digits, "test.de"))]
+    """(lines, our translations of them); one line is empty, one has a soft hyphen."""
+    lines = ["", "1\u00ad2 3 4", *corpora.read_lines(os.path.join(digits, "test.de"))]
     with Translator(trained) as translator:
         return lines, [best for best, *_ in translator.translate(lines)]
 

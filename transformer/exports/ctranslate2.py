@@ -51,7 +51,7 @@ from transformer.runtime.errors import (
 )
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
-from transformer.text.translations import BaseTranslator, Translation
+from transformer.text.translations import BaseTranslator, Translation, as_lines
 from transformer.text.vocabulary import (
     JOINT_MODEL,
     SEPARATE_MODELS,
@@ -339,7 +339,7 @@ class FastTranslator(BaseTranslator):
         vocabulary = self.vocabularies.source
         sources = [
             vocabulary.pieces(ids[: self.hp.max_source_length])
-            for ids in vocabulary.encode_lines(lines)
+            for ids in vocabulary.encode_lines(as_lines(lines))
         ]
         log_probs = self._log_probs(sources, targets)
         return [

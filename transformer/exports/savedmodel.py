@@ -32,6 +32,7 @@ from transformer.runtime.errors import SettingsError
 from transformer.runtime.sessions import make_session
 from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.text.batches import pad_with_end
+from transformer.text.lines import DISPLAY_MARKS
 from transformer.text.translations import BaseTranslator, Translation
 from transformer.text.vocabulary import (
     EOS,
@@ -174,7 +175,8 @@ def _create_text_signature(hp, model, options, vocabularies):
     """Create the signature for text."""
     text = tf.placeholder(tf.string, [None], "text")
     source, target = map(_create_tokenizer, vocabularies[:2])
-    pieces = source.tokenize(text)[:, : hp.max_source_length]  # ragged
+    visible = tf.strings.regex_replace(text, DISPLAY_MARKS.pattern, "")
+    pieces = source.tokenize(visible)[:, : hp.max_source_length]  # ragged
     ends = tf.fill([tf.shape(text)[0], 1], options.eos)
     source_ids = tf.concat([pieces, ends], axis=1).to_tensor()
     hypotheses = _search(hp, model, options, source_ids)

@@ -1,9 +1,9 @@
 """Scores: BLEU, chrF and TER with confidence intervals, and comparisons of systems.
 
-Dev BLEU during training and `transformer-tf eval` use the same functions. sacreBLEU
-computes the scores. The intervals and the test here are computed from its statistics of
-each line, such as the numbers of n-grams: from their sum over the lines follows the
-score of the text. docs/numbers.md says why the test is not sacreBLEU's.
+sacreBLEU computes the scores, both during training and in `transformer-tf eval`. The
+intervals and the test are computed here, from its statistics of each line, such as the
+numbers of n-grams: the score of a text is a function of their sums. docs/numbers.md
+says why the test is not sacreBLEU's.
 """
 
 import os
@@ -25,10 +25,11 @@ from transformer.text.translations import Translation
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
 MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
 EXCHANGES = 10  # of a test, for each sample; the ratio of sacreBLEU's defaults
-SEED = "SACREBLEU_SEED"  # the environment variable with the seed, as for sacreBLEU
+SEED_VARIABLE = "SACREBLEU_SEED"  # the environment variable of sacreBLEU
+DEFAULT_SEED = "12345"  # of sacreBLEU
 LEVEL = 0.05  # the significance level
 ROUNDING = 1e-9  # differences of scores this close count as equal
-NUMBERS_AT_ONCE = 10**7  # of the exchanges in memory
+MAX_NUMBERS = 10**7  # of the exchanges in memory at once
 # The methods of sacreBLEU 2.0 to 2.6 for the statistics of lines; they are not public.
 STATISTICS = ("_extract_corpus_statistics", "_compute_score_from_stats")
 
@@ -121,7 +122,7 @@ def score(
         )
     chosen = {key: METRICS[key].create(tokenizer) for key in metrics}
     scores = Scores()
-    if not samples:
+    if not samples:  # the same scores, by what sacreBLEU makes public
         for key, metric in chosen.items():
             value = metric.corpus_score(hypotheses, [references]).score
             scores[key] = Score(value, str(metric.get_signature()))
@@ -169,7 +170,7 @@ def score_statistics(metric: Any, sums: np.ndarray) -> float:
 
 def read_seed() -> str:
     """Read the seed that sacreBLEU would use: an integer, or "none"."""
-    return os.environ.get(SEED, "12345").lower()
+    return os.environ.get(SEED_VARIABLE, DEFAULT_SEED).lower()
 
 
 def make_generator() -> np.random.Generator:
@@ -211,7 +212,7 @@ def bootstrap_interval(
     return (round(float(low), 9), round(float(high), 9))
 
 
-def exchange_test(
+def randomization_test(
     metric: Any,
     first: np.ndarray,
     second: np.ndarray,
@@ -222,10 +223,10 @@ def exchange_test(
 
     If the systems did not differ, each line's two translations could as well be
     exchanged. The p-value is the share of all exchanges after which the scores differ
-    by at least as much as they do. Lines with equal statistics do not matter. If there
-    are few others, all exchanges are tried, otherwise random ones are drawn; then the
-    exchanges that were drawn include the one of no lines. Therefore, p is below 0.05 in
-    at most 5 % of the comparisons of systems that are equally good, however many lines
+    by at least as much as they do. Lines with equal statistics do not matter. If few
+    lines differ, all exchanges are tried. Otherwise random ones are drawn, and the
+    observed scores count as one of them (the + 1). Therefore, p is below 0.05 in at
+    most 5 % of the comparisons of systems that are equally good, however many lines
     differ (Fisher 1935; Noreen 1989).
 
     Where differences tie, as they often do for TER, which counts edits, those count
@@ -268,7 +269,7 @@ def exchange_test(
     count = 2**num_lines if is_exact else exchanges
     generator = generator or make_generator()
     extreme = 0 if is_exact else 1
-    chunk = max(1, NUMBERS_AT_ONCE // max(1, num_lines))
+    chunk = max(1, MAX_NUMBERS // max(1, num_lines))
     for start in range(0, count, chunk):
         size = min(chunk, count - start)
         if is_exact:
@@ -286,22 +287,22 @@ def exchange_test(
 
 
 def check_samples(samples: int) -> None:
-    """Check that a number of samples is not too small.
+    """Check the number of samples, and the seed in the environment.
 
     Args:
       samples: the number of samples; 0: no samples.
 
     Raises:
-      SettingsError: the number does not suit, or sacreBLEU's seed is not a number.
+      SettingsError: the number is too small, or sacreBLEU's seed is not a number.
     """
     if samples and samples < MIN_SAMPLES:
         raise SettingsError(
             f"samples: expected {MIN_SAMPLES} or more, or 0 for none, got {samples}"
         )
-    seed = os.environ.get(SEED, "none").lower()
+    seed = os.environ.get(SEED_VARIABLE, "none").lower()
     if samples and seed != "none" and not (seed.isdecimal() and int(seed)):
         raise SettingsError(
-            f"{SEED}: expected a whole number of 1 or more, or none for different "
+            f"{SEED_VARIABLE}: expected a whole number of 1 or more, or none for different "
             f"samples each time, got {seed}"
         )
 
@@ -368,10 +369,11 @@ def semantic_similarity(
         )
     hypothesis_vectors = encoder.query(hypotheses)
     reference_vectors = encoder.query(references)
-    to_own = (hypothesis_vectors * reference_vectors).sum(axis=1)
-    to_next = (hypothesis_vectors * np.roll(reference_vectors, -1, axis=0)).sum(axis=1)
-    recognized = (to_own > to_next)[differ]
-    return Similarity(float(to_own.mean()), float(recognized.mean()))
+    next_vectors = np.roll(reference_vectors, -1, axis=0)
+    own_cosine = (hypothesis_vectors * reference_vectors).sum(axis=1)  # [lines]
+    next_cosine = (hypothesis_vectors * next_vectors).sum(axis=1)  # [lines]
+    recognized = (own_cosine > next_cosine)[differ]
+    return Similarity(float(own_cosine.mean()), float(recognized.mean()))
 
 
 class SystemScore(NamedTuple):
@@ -381,16 +383,16 @@ class SystemScore(NamedTuple):
     score: float
     interval: Tuple[float, float]  # the 95 % interval
     difference: float  # from the first system
-    p_value: Optional[float]  # of `exchange_test`; None for the first system
+    p_value: Optional[float]  # of `randomization_test`; None for the first system
     # What equals that of the first system on every line: "translations", "statistics"
     # (of the metric, which may ignore spaces or case), or "".
     same: str = ""
 
 
 class Comparison(NamedTuple):
-    """The scores of systems by one metric, compared with the first system."""
+    """A table of one metric: the SystemScore of each system."""
 
-    metric: str  # "BLEU", "chrF2" or "TER"
+    metric: str  # the name of a row of METRICS
     signature: str
     systems: List[SystemScore]
 
@@ -411,7 +413,7 @@ def compare(
       tokenizer: as in `score`.
 
     Returns:
-      A Comparison for each metric: BLEU, chrF2, TER.
+      A Comparison for each row of METRICS.
 
     Raises:
       CorpusError: the numbers of translations and references differ.
@@ -450,7 +452,7 @@ def _compare_systems(metric, systems, statistics, samples) -> List[SystemScore]:
         p_value, same = None, ""
         if name != first:
             pair = statistics[first], statistics[name]
-            p_value = exchange_test(metric, *pair, EXCHANGES * samples)
+            p_value = randomization_test(metric, *pair, EXCHANGES * samples)
             if hypotheses == systems[first]:
                 same = "translations"
             elif np.array_equal(*pair):

@@ -22,7 +22,12 @@ from sacrebleu.significance import PairedTest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, ROOT)
 
-from transformer.evaluation import LEVEL, METRICS, exchange_test, extract_statistics  # noqa: E402 (after the path)
+from transformer.evaluation import (
+    LEVEL,
+    METRICS,
+    randomization_test,
+    extract_statistics,
+)  # noqa: E402 (after the path)
 from transformer.text.lines import read_lines  # noqa: E402
 
 VARIANTS = 8  # translations of each line to draw from
@@ -84,10 +89,10 @@ class Simulation:
         return variants
 
     def compute_p(self, variants: np.ndarray, samples: int) -> float:
-        """Compute the p-value of two systems by `exchange_test`."""
+        """Compute the p-value of two systems by `randomization_test`."""
         lines = np.arange(len(self.references))
         first, second = [self.statistics[system, lines] for system in variants]
-        return exchange_test(self.metric, first, second, samples, self._generator)
+        return randomization_test(self.metric, first, second, samples, self._generator)
 
     def compute_sacrebleu_p(self, variants: np.ndarray, samples: int) -> float:
         """Compute the p-value of two systems by sacreBLEU's paired bootstrap."""

@@ -302,8 +302,8 @@ def check_samples(samples: int) -> None:
     seed = os.environ.get(SEED_VARIABLE, "none").lower()
     if samples and seed != "none" and not (seed.isdecimal() and int(seed)):
         raise SettingsError(
-            f"{SEED_VARIABLE}: expected a whole number of 1 or more, or none for different "
-            f"samples each time, got {seed}"
+            f"{SEED_VARIABLE}: expected a whole number of 1 or more, or none for "
+            f"different samples each time, got {seed}"
         )
 
 

@@ -22,12 +22,12 @@ from sacrebleu.significance import PairedTest
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, ROOT)
 
-from transformer.evaluation import (
+from transformer.evaluation import (  # noqa: E402 (after the path)
     LEVEL,
     METRICS,
-    randomization_test,
     extract_statistics,
-)  # noqa: E402 (after the path)
+    randomization_test,
+)
 from transformer.text.lines import read_lines  # noqa: E402
 
 VARIANTS = 8  # translations of each line to draw from

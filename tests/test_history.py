@@ -25,7 +25,7 @@ from transformer.logdir.history import (
     Lock,
     Meter,
     RunHistory,
-    dev_name,
+    dev_hash,
     dev_search,
     read_dev_scores,
 )
@@ -166,7 +166,7 @@ def test_lines_that_are_no_segments_are_refused(tmp_path, line):
 
 
 def test_scores_on_another_dev_set_are_not_compared(tmp_path):
-    first, second = (dev_name(dict(CORPUS, **{"dev.x": x})) for x in "ab")
+    first, second = (dev_hash(dict(CORPUS, **{"dev.x": x})) for x in "ab")
     scores = DevScores(str(tmp_path), 0, first)
     scores.add({"step": 4, "bleu": 50.0})
     scores = DevScores(str(tmp_path), 4, second)

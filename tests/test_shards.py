@@ -145,7 +145,7 @@ def updated(hp):
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, TrainingData(hp), 0)
         with graph.make_session() as session:
-            graph.open(session, Start(0))
+            graph.initialize_or_restore(session, Start(0))
             # TensorFlow's first values depend on the number of operations.
             for variable in tf.trainable_variables():
                 value = random.uniform(-0.3, 0.3, variable.shape.as_list())
@@ -217,7 +217,7 @@ def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
         hp = dataclasses.replace(hp, deterministic=False)
         graph = TrainingGraph(hp, TrainingData(hp), 0)
         with graph.make_session() as session:
-            graph.open(session, Start(0))
+            graph.initialize_or_restore(session, Start(0))
             for _ in range(3):
                 values, _ = session.run([seeds, graph.update.apply])
                 seen |= {tuple(seed) for seed in values}

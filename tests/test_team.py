@@ -166,8 +166,8 @@ def threads(monkeypatch):
 
 def joins(team):
     """Meet, begin, wait: what a worker does that has nothing to compute."""
-    team.meet({"step": 7})
-    team.begin()
+    team.handshake({"step": 7})
+    team.barrier()
     team.wait_for_end()
 
 
@@ -181,8 +181,8 @@ def test_all_meet_compare_and_end_with_the_chief(threads):
     here = threads(3)
 
     def work(team):
-        start = team.meet({"step": 7} if team.is_chief else None)
-        team.begin()
+        start = team.handshake({"step": 7} if team.is_chief else None)
+        team.barrier()
         gathered = team.gather("x", team.cluster.index)
         if team.is_chief:
             return start, gathered
@@ -198,8 +198,8 @@ def test_a_single_process_is_a_chief_without_others():
     with Team(failures=(KeyError,)) as team:
         error = NotFiniteElsewhere("here")
         assert team.is_chief and team.find_cause(error) is error
-        assert team.meet(3) == 3
-        team.begin()
+        assert team.handshake(3) == 3
+        team.barrier()
         assert team.compute(lambda: 3) == 3
         with pytest.raises(KeyError):
             team.compute(lambda: {}["x"])
@@ -210,8 +210,8 @@ def test_the_end_of_the_chief_has_its_reason(threads):
     other = here.run(1, joins)
 
     def lead(team):
-        team.meet()
-        team.begin()
+        team.handshake()
+        team.barrier()
         raise OSError("no room")
 
     here.run(0, lead)()
@@ -247,7 +247,7 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
         r"refused\), \d+ s so far",
         here.messages[0],
     )
-    here.run(0, lambda team: team.meet())(), other()
+    here.run(0, lambda team: team.handshake())(), other()
 
 
 @pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "frozen"])
@@ -256,7 +256,7 @@ def test_a_worker_that_is_lost_is_named_on_all(threads, is_dead):
     here = threads(3)
     lost = here.team(2)
     results = [here.run(index, joins) for index in (0, 1)]
-    lost.meet()
+    lost.handshake()
     lost.connections[0].send({"ready": None})
     if is_dead:
         lost.connections[0].shut_down()
@@ -275,10 +275,10 @@ def test_a_main_thread_that_hangs_is_ended(threads):
     here = threads(2)
     met = threading.Event()
     stuck = threading.Event()
-    hanging = here.run(1, lambda team: [team.meet(), met.set(), stuck.wait(10)])
+    hanging = here.run(1, lambda team: [team.handshake(), met.set(), stuck.wait(10)])
 
     def lead(team):
-        team.meet()
+        team.handshake()
         met.wait(10)
         raise Ended("stopped", 75)
 
@@ -293,8 +293,10 @@ def test_a_main_thread_that_hangs_is_ended(threads):
 def test_a_computation_that_fails_while_all_are_there_ends_the_run(threads):
     """A connection of TensorFlow broke."""
     here = threads(2)
-    other = here.run(1, lambda team: [team.meet(), team.compute(lambda: {}["Broken"])])
-    chief = here.run(0, lambda team: [team.meet(), team.wait_for_end()])
+    other = here.run(
+        1, lambda team: [team.handshake(), team.compute(lambda: {}["Broken"])]
+    )
+    chief = here.run(0, lambda team: [team.handshake(), team.wait_for_end()])
     name = f"worker 1 at {here.addresses[1]}"
     for result in (chief, other):
         text, status = ending(result())
@@ -309,8 +311,10 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch, is_ign
     handler = signal.SIG_IGN if is_ignored else signal.default_int_handler
     monkeypatch.setattr(workers.signal, "getsignal", lambda _: handler)
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
-    asks = here.run(1, lambda team: [team.meet(), team.forward_signal(signal.SIGINT)])
-    chief = here.run(0, lambda team: [team.meet(), team.wait_for_end()])
+    asks = here.run(
+        1, lambda team: [team.handshake(), team.forward_signal(signal.SIGINT)]
+    )
+    chief = here.run(0, lambda team: [team.handshake(), team.wait_for_end()])
     asks(), chief()
     assert killed == [signal.SIGTERM if is_ignored else signal.SIGINT]
     assert here.messages == [f"worker 1 at {here.addresses[1]} was asked to stop"]
@@ -339,8 +343,8 @@ def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
                 assert stranger.recv(10) == b""
             except ConnectionError:
                 pass  # that is an end, too
-        first = here.run(1, lambda team: [team.meet(), team._has_ended.wait(20)])
-        chief.meet()
+        first = here.run(1, lambda team: [team.handshake(), team._has_ended.wait(20)])
+        chief.handshake()
         second = here.run(1, joins)()
         assert "expected one worker per index, got a second worker 1" in str(second)
         with pytest.raises(OSError):
@@ -367,7 +371,7 @@ def test_what_is_not_finite_is_reported_by_the_worker_that_has_it(threads, bad):
     here = threads(3)
 
     def work(team):
-        team.meet()
+        team.handshake()
         if team.cluster.index == bad:
             time.sleep(0.3)
             raise team.find_cause(FloatingPointError("a NaN in x"))

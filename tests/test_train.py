@@ -287,7 +287,7 @@ def test_dev_scores_and_events_agree(trained):
     rows = run.read_dev_scores(trained)
     assert [row["step"] for row in rows] == [80, 160, 240]
     for row in rows:
-        assert set(row) == {"step", "bleu", "chrf", "loss", "dev"}
+        assert set(row) == {"step", "bleu", "chrf", "loss", "dev", "search"}
         assert events["dev/bleu"][row["step"]] == pytest.approx(row["bleu"])
         assert events["dev/loss"][row["step"]] == pytest.approx(row["loss"])
     best = max(rows, key=lambda row: row["bleu"])

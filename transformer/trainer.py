@@ -32,7 +32,7 @@ from transformer.logdir.history import (
     Meter,
     RunHistory,
     current_versions,
-    dev_name,
+    dev_hash,
     dev_search,
     read_dev_scores,
 )
@@ -89,15 +89,16 @@ from transformer.workers.exchange import (
 )
 from transformer.workers.team import Ended, Team
 
-MAX_RATE = 0.1  # of Adam
-MIN_RATE = 2e-5  # of a peak; a lower one is reported as low
+# A peak of the learning rate above the first is refused, below the second reported.
+HIGHEST_PEAK = 0.1
+LOWEST_PEAK = 2e-5
 # Micro-batches that a process computes side by side. Dropout depends on this number, so
 # it does not depend on the number of cores.
 MICRO_BATCHES = 2
 
 
 class Run(NamedTuple):
-    """A training run whose settings and data can be used together."""
+    """The validated settings and data of a training run."""
 
     hp: HParams
     data: "TrainingData"
@@ -113,20 +114,13 @@ class Start(NamedTuple):
     init_from: Optional[str] = None  # without a checkpoint: where weights come from
 
 
-class Opened(NamedTuple):
-    """A run with its graph, in a session whose variables have their values."""
+class OpenRun(NamedTuple):
+    """A run with its graph and a session, whose variables have their values."""
 
     run: Run
     start: Start
     graph: "TrainingGraph"
     session: tf.Session
-
-
-class OwnedLogdir(NamedTuple):
-    """A log directory that this process may write, with settings and vocabulary."""
-
-    path: str
-    scores: DevScores
 
 
 def train(
@@ -144,8 +138,8 @@ def train(
     1. `prepare_run` checks the settings and reads the data: a `Run`.
     2. The chief finds the checkpoint (`find_start`) and tells the other workers
        (`receive_start`): a `Start`.
-    3. `open_run` makes the graph, and gives the variables their values: `Opened`.
-    4. The chief makes the log directory its own (`claim_logdir`): an `OwnedLogdir`.
+    3. `open_run` builds the graph, and gives the variables their values: an `OpenRun`.
+    4. The chief locks the log directory, and writes its first files (`claim_logdir`).
        Nothing is written before this stage.
     5. `Training.run` trains. The other workers make the same updates (`follow`).
 
@@ -177,13 +171,13 @@ def train(
         return
     with Lock(logdir) as lock, tf.Graph().as_default(), team:
         start, history = find_start(run, logdir, warn, accept_changes, init_from)
-        team.meet(identify_checkpoint(start.checkpoint))
+        team.handshake(identify_checkpoint(start.checkpoint))
         with open_run(run, start, team) as opened:
             if history.describe_changes():
                 warn(f"{logdir}: {history.describe_changes()}")
-            own = claim_logdir(logdir, lock, opened, history)
-            with Translator.for_settings(run.hp, own.path) as translator:
-                training = Training(opened, own, translator, team)
+            scores = claim_logdir(logdir, lock, opened, history)
+            with Translator.for_settings(run.hp, logdir) as translator:
+                training = Training(opened, logdir, scores, translator, team)
                 with training.signals:
                     training.run()
 
@@ -253,25 +247,27 @@ def find_start(
 
 
 @contextlib.contextmanager
-def open_run(run: Run, start: Start, team: Team) -> Iterator[Opened]:
-    """Make the graph of a run in the current graph, and give its variables values."""
+def open_run(run: Run, start: Start, team: Team) -> Iterator[OpenRun]:
+    """Build the training graph, and initialize or restore its variables."""
     graph = TrainingGraph(run.hp, run.data, start.step, run.cluster)
     with graph.make_session() as session:
-        team.compute(lambda: graph.open(session, start, team.begin))
-        yield Opened(run, start, graph, session)
+        team.compute(lambda: graph.initialize_or_restore(session, start, team.barrier))
+        yield OpenRun(run, start, graph, session)
 
 
 def claim_logdir(
-    logdir: str, lock: Lock, opened: Opened, history: RunHistory
-) -> OwnedLogdir:
-    """Make a log directory this run's own: its lock, settings, vocabulary and history.
+    logdir: str, lock: Lock, opened: OpenRun, history: RunHistory
+) -> DevScores:
+    """Lock a log directory; write its settings, vocabulary and history.
 
     Args:
       logdir: the log directory; it is created if necessary.
-      lock: its lock, which is taken if it is not yet.
-      opened: the run; nothing is written before it is known to fit in memory and to its
-        checkpoint.
+      lock: its lock, taken here if the folder is new.
+      opened: proof that the run fits in memory and matches its checkpoint.
       history: the segments of the run.
+
+    Returns:
+      The dev scores of the log directory.
 
     Raises:
       LogDirectoryInUse: another process trains there, or has begun to.
@@ -290,15 +286,15 @@ def claim_logdir(
         checkpoints.copy_best_as_newest(logdir, start.step)
     checkpoints.clean_up(logdir, start.step, run.hp.keep_checkpoints)
     copy_vocabularies(run.hp.data, logdir)  # refuses to replace a different one
-    refuse_prepared_again(run, logdir)
+    refuse_changed_vocabulary(run, logdir)
     history.write()
     hparams.save(run.hp, logdir)
     search = dev_search(dataclasses.asdict(run.hp))
-    dev = dev_name(run.checksums)
-    return OwnedLogdir(logdir, DevScores(logdir, start.step, dev, search))
+    dev = dev_hash(run.checksums)
+    return DevScores(logdir, start.step, dev, search)
 
 
-def refuse_prepared_again(run: Run, logdir: str) -> None:
+def refuse_changed_vocabulary(run: Run, logdir: str) -> None:
     """Raise CorpusError if `logdir` has another vocabulary than the ids read."""
     for name in vocabulary_names(logdir):
         if sha256_of(os.path.join(logdir, name)) != run.checksums[name]:
@@ -324,19 +320,19 @@ def refuse_high_rate(hp: HParams) -> None:
     """Raise SettingsError for a factor of `noam` given to a schedule with a peak."""
     name = schedule_name(hp)
     peak = peak_rate(hp)
-    if peak > MAX_RATE and not SCHEDULES[name].is_scaled:
+    if peak > HIGHEST_PEAK and not SCHEDULES[name].is_scaled:
         scaled = [other for other, row in SCHEDULES.items() if row.is_scaled]
         raise SettingsError(
-            f"learning_rate: expected at most {MAX_RATE}, because it is the peak with "
-            f"the schedule {name} (with {' and '.join(scaled)}, it is a factor), got "
-            f"{peak:g}; try 0.001"
+            f"learning_rate: expected at most {HIGHEST_PEAK}, because it is the peak "
+            f"with the schedule {name} (with {' and '.join(scaled)}, it is a factor), "
+            f"got {peak:g}; try 0.001"
         )
 
 
 def describe_low_rate(hp: HParams) -> str:
-    """Describe a factor so small that it may be meant as a peak; "" for any other."""
+    """Describe a factor so low that it looks like a peak; return "" for any other."""
     name = schedule_name(hp)
-    if not SCHEDULES[name].is_scaled or peak_rate(hp) >= MIN_RATE:
+    if not SCHEDULES[name].is_scaled or peak_rate(hp) >= LOWEST_PEAK:
         return ""
     return (
         f"; this is low: with the schedule {name}, learning_rate is a factor (1 in the "
@@ -396,7 +392,7 @@ class TrainingData:
         lengths = (self.train.source_lengths, self.train.target_lengths)
         self.train_plan = BatchPlan(*lengths, hp.batch_tokens, hp.seed)
         lengths = (self.dev.source_lengths, self.dev.target_lengths)
-        # No pair of dev is too long for a batch.
+        # A batch holds at least the longest pair of dev.
         batch_tokens = max(hp.batch_tokens, *(side.max() for side in lengths))
         self.dev_plan = BatchPlan(*lengths, batch_tokens, hp.seed)
         self.dev_text = read_parallel(hp.data, "dev")
@@ -424,7 +420,7 @@ class TrainingData:
 def count_micro_batches(deterministic: bool) -> int:
     """Count the micro-batches that a process computes side by side.
 
-    It is one on a GPU, and if shards are computed in order.
+    A GPU and a deterministic run compute one after another.
     """
     return 1 if deterministic or has_gpu() else MICRO_BATCHES
 
@@ -502,11 +498,11 @@ class TrainingGraph:
             return make_cluster_session(self._cluster, None, config)
         return tf.Session(config=config)
 
-    def open(
+    def initialize_or_restore(
         self,
         session: tf.Session,
         start: Start,
-        begin: Callable[[], None] = lambda: None,
+        barrier: Callable[[], None] = lambda: None,
     ) -> None:
         """Initialize the variables, or load them from a checkpoint.
 
@@ -514,7 +510,7 @@ class TrainingGraph:
           session: a session of this graph.
           start: where the run begins or continues. Without a checkpoint, the weights of
             the best checkpoint of `init_from` are the first weights, or random ones.
-          begin: waits until all workers are ready.
+          barrier: waits until all workers are ready.
         """
         with ram.explain_memory_errors(
             "when the variables were created",
@@ -527,7 +523,7 @@ class TrainingGraph:
             checkpoints.find_and_load(
                 start.init_from, lambda path: checkpoints.restore_weights(session, path)
             )
-        begin()
+        barrier()
         session.run(self._broadcast)
 
     def feed(self, position: int) -> Dict:
@@ -552,7 +548,7 @@ class TrainingGraph:
             count += loss.count
 
     def describe_shards(self) -> str:
-        """Describe how a batch is cut; "" if it is not."""
+        """Describe how a batch is divided into shards; return "" for one shard."""
         shards = self.shards
         if shards.workers > 1:
             size = ram.format_bytes(4 * self.num_parameters)
@@ -561,7 +557,9 @@ class TrainingGraph:
                 f"{shards.count} shards of a batch; an update adds up {size} of "
                 "gradients over the workers"
             )
-        return f"each batch is cut into {shards.count} shards" * (shards.count > 1)
+        if shards.count > 1:
+            return f"each batch is cut into {shards.count} shards"
+        return ""
 
 
 class Training:
@@ -569,22 +567,27 @@ class Training:
 
     Args:
       opened: the run, its graph and its session.
-      own: its log directory.
+      logdir, scores: its log directory and its dev scores, from `claim_logdir`.
       translator: translates dev, with the same settings.
       team: the other workers, if any.
     """
 
     def __init__(
-        self, opened: Opened, own: OwnedLogdir, translator: Translator, team: Team
+        self,
+        opened: OpenRun,
+        logdir: str,
+        scores: DevScores,
+        translator: Translator,
+        team: Team,
     ):
         self.hp = opened.run.hp
         self.checksums = opened.run.checksums
         self.step = opened.start.step
-        self.saved = self.step  # the step of the last checkpoint
+        self.last_saved_step = self.step
         self.graph = opened.graph
         self.session = opened.session
-        self.logdir = own.path
-        self.scores = own.scores
+        self.logdir = logdir
+        self.scores = scores
         self.translator = translator
         self.team = team
         self.events = Events(self.logdir, self.step)
@@ -597,7 +600,7 @@ class Training:
         """Train until the last step, or until patience runs out."""
         hp = self.hp
         self.announce()
-        self.keep_best()
+        self.copy_missing_best()
         self.evaluate_if_due()
         while self.step < hp.max_steps and not self.is_out_of_patience():
             self.update()
@@ -631,7 +634,7 @@ class Training:
             f"{self.graph.num_parameters:,} parameters; step {self.step} of "
             f"{self.hp.max_steps}; logs in {self.logdir}"
         )
-        if self.graph.shards.count > 1:
+        if self.graph.describe_shards():
             self.progress.say(self.graph.describe_shards())
         rate = f"at most {peak_rate(self.hp):.2g}{describe_low_rate(self.hp)}"
         if self.step:
@@ -649,7 +652,7 @@ class Training:
         available = ram.available_memory(self.session)
         self.progress.say(describe_footprint(needed, available))
 
-    def keep_best(self) -> None:
+    def copy_missing_best(self) -> None:
         """Copy the checkpoint with the best dev BLEU, unless a copy exists.
 
         The best score may have no copy if an earlier process got further and its newest
@@ -733,7 +736,7 @@ class Training:
             self.hp.keep_checkpoints,
             {"settings": hparams.model_settings(self.hp), "corpus": self.checksums},
         ):
-            self.saved = self.step
+            self.last_saved_step = self.step
 
     def try_to_write(self, function: Callable, *args) -> bool:
         """Call a function that writes to disk; return whether it succeeded.
@@ -744,9 +747,8 @@ class Training:
         try:
             function(*args)
         except OSError as error:
-            message = (
-                f"step {self.step}: {error}; last checkpoint: {self.saved or 'none'}"
-            )
+            last = self.last_saved_step or "none"
+            message = f"step {self.step}: {error}; last checkpoint: {last}"
             if (
                 self.hp.on_save_error == "stop"
                 or self.signals.received
@@ -764,7 +766,7 @@ class Training:
         if (
             self.is_due(self.hp.eval_every)
             and not self.scores.has(self.step)
-            and self.saved == self.step
+            and self.last_saved_step == self.step
         ):
             self.evaluate()
 
@@ -815,7 +817,7 @@ class Training:
         self.meter.resume()
 
 
-def make_guard(opened: Opened, logdir: str) -> FiniteGuard:
+def make_guard(opened: OpenRun, logdir: str) -> FiniteGuard:
     """Make the FiniteGuard of a run, which reports numbers that are not finite."""
     graph = opened.graph
     return FiniteGuard(
@@ -860,7 +862,7 @@ def follow(run: Run, logdir: str, team: Team) -> None:
     """
     try:
         with team, tf.Graph().as_default():
-            start = receive_start(logdir, team.meet())
+            start = receive_start(logdir, team.handshake())
             with open_run(run, start, team) as opened:
                 guard = make_guard(opened, logdir)
                 update = opened.graph.update

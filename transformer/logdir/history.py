@@ -235,7 +235,7 @@ class RunHistory:
         kinds = ("settings", "corpus", "versions")
         is_new = any(self._previous(kind) != self._segment[kind] for kind in kinds)
         path = os.path.join(self._logdir, RUN)
-        _write_rows(path, self._before + [self._segment] * is_new)
+        _write_rows(path, [*self._before, self._segment] if is_new else self._before)
 
     def _previous(self, kind: str) -> Dict[str, Any]:
         """Return an entry of the previous segment; {} if there is none."""
@@ -278,8 +278,8 @@ def current_versions() -> Dict[str, str]:
     }
 
 
-def dev_name(checksums: Dict[str, str]) -> str:
-    """Return a short name for the dev set of a corpus, given its checksums."""
+def dev_hash(checksums: Dict[str, str]) -> str:
+    """Compute a short hash of the dev set of a corpus from its checksums."""
     dev = sorted(item for item in checksums.items() if item[0].startswith("dev."))
     return files.short_hash(repr(dev))
 
@@ -306,8 +306,7 @@ class DevScores:
       start: the step from which training continues. Later scores come from a process
         that was stopped before its next checkpoint: they are dropped, and computed
         again.
-      dev: a name for the dev set. Rows without a name count as scores on the same dev
-        set.
+      dev: from `dev_hash`. Rows without it count as scores on the same dev set.
       search: from `dev_search`; None: all searches are compared. In rows without a
         search, from an older version, it is the search of their segment.
 
@@ -349,12 +348,12 @@ class DevScores:
 
     def best(self) -> Optional[Dict[str, Any]]:
         """Return the best row, the first if tied; None without rows."""
-        return max(self._rows, key=sort_key, default=None)
+        return max(self._rows, key=quality_key, default=None)
 
     def is_best(self, row: Dict[str, float]) -> bool:
         """Return whether an evaluation is better than all previous ones."""
         best = self.best()
-        return best is None or sort_key(row) > sort_key(best)
+        return best is None or quality_key(row) > quality_key(best)
 
     def evaluations_since_best(self) -> int:
         """Count the evaluations after the best one."""
@@ -370,8 +369,8 @@ def _search_of(row, segments, default) -> Dict[str, Any]:
     return dev_search(before[-1]["settings"]) if before else default
 
 
-def sort_key(row: Dict[str, Any]) -> Tuple[float, float]:
-    """Return the sort key of an evaluation: BLEU; below MIN_BLEU, a low loss."""
+def quality_key(row: Dict[str, Any]) -> Tuple[float, float]:
+    """Return the key that ranks evaluations: BLEU; below MIN_BLEU, the dev loss."""
     if row["bleu"] < MIN_BLEU:
         return 0.0, -row.get("loss", math.inf)
     return row["bleu"], 0.0
@@ -391,7 +390,7 @@ def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
     return read_rows(path, is_evaluation, "the step and BLEU of an evaluation")
 
 
-# --- Numbers for people ---------------------------------------------------------------
+# --- What a run reports ---------------------------------------------------------------
 
 
 class Meter:

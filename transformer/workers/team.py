@@ -106,8 +106,8 @@ class Team:
     """This worker's side of the connections between the workers of a training run.
 
         with Team(cluster, configuration, warn) as team:
-            start = team.meet({"step": 7})       # the chief's value, on all workers
-            team.begin()
+            start = team.handshake({"step": 7})  # the chief's value, on all workers
+            team.barrier()
             team.compute(update)
 
     A thread reads each connection. The first worker that ends decides how the run ends:
@@ -178,7 +178,7 @@ class Team:
 
     # Called by the main threads of all workers, together
 
-    def meet(self, start: Any = None) -> Any:
+    def handshake(self, start: Any = None) -> Any:
         """Wait until all workers are connected and have the same configuration.
 
         Args:
@@ -197,7 +197,7 @@ class Team:
             self._connect_to_chief()
         return self.broadcast("start", start)
 
-    def begin(self) -> None:
+    def barrier(self) -> None:
         """Wait until every worker is ready to compute with the others."""
         self.gather("ready")
         self.broadcast("go")

@@ -16,7 +16,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import config as tf_config
 
-from transformer.runtime.devices import has_gpu, spare_hidden_tiles
+from transformer.runtime.devices import avoid_broken_amx, has_gpu
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What programs of these folders have on their path. The package is there because it was
@@ -35,7 +35,7 @@ for signal_number in (signal.SIGINT, signal.SIGHUP):
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
-spare_hidden_tiles()  # tests open sessions of their own, too
+avoid_broken_amx()  # tests open sessions of their own, too
 
 # A GPU multiplies float32 matrices in TF32, which does not keep what tests allow.
 os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")

@@ -338,7 +338,7 @@ def state():
         "environment": {
             name: value
             for name, value in os.environ.items()
-            if name != "ONEDNN_MAX_CPU_ISA"  # spare_hidden_tiles
+            if name != "ONEDNN_MAX_CPU_ISA"  # avoid_broken_amx
         },
         "ops": 0 if eager == "True" else len(tf.get_default_graph().get_operations()),
     }

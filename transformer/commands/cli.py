@@ -117,7 +117,7 @@ def make_parser(name: str, doc: Optional[str]) -> Parser:
 def add_settings(parser: Parser, fields: Dict[str, Any]) -> None:
     """Add a flag for each field of the settings, under the heading of its group.
 
-    A flag that is not typed is absent from the parsed namespace; `read_settings`
+    A flag that is not given is absent from the parsed namespace; `read_settings`
     returns the others.
 
     Args:
@@ -165,7 +165,7 @@ def path(text: str) -> str:
 
 
 def read_settings(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
-    """Return the settings that were typed on the command line: name → value.
+    """Return the settings that were given on the command line: name → value.
 
     Args:
       args: the parsed arguments, from a parser with `add_settings`.
@@ -369,8 +369,8 @@ def _end_on_signals(prog: str, advice: str) -> Iterator[None]:
         terminal = termios.tcgetattr(0)
 
     def end(number, frame):
-        for path in list(UNFINISHED):
-            shutil.rmtree(path, ignore_errors=True)
+        for folder in list(UNFINISHED):
+            shutil.rmtree(folder, ignore_errors=True)
         line = "\n" if os.isatty(stderr) else ""  # after "^C" or the bar
         with contextlib.suppress(OSError, termios.error):
             if terminal:  # readline may have changed it

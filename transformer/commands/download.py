@@ -24,7 +24,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import PACKAGE, command_line, print_lines
 from transformer.runtime.errors import PackageNotInstalled
 from transformer.runtime.files import name_file_in_errors, sha256_of, temporary_folder
-from transformer.text.corpus import write_text
+from transformer.text.corpus import append_text_file
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 
 LANGUAGES = ("de", "en")
@@ -280,7 +280,7 @@ def append_text(
       work_dir: where the text is written.
     """
     num_source, num_target = [
-        write_text(
+        append_text_file(
             os.path.join(folder, name), os.path.join(work_dir, f"{split}.{language}")
         )
         for name, language in zip(file_pair, LANGUAGES)

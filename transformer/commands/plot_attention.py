@@ -20,7 +20,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.runtime import files
 from transformer.runtime.names import refuse_unknown
-from transformer.text.corpus import NEUTRAL
+from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.viewer.page_files import make_frozen_page
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     from transformer.viewer.models import Model
 
     models = [
-        Model(hp, logdir, args.checkpoint, args.warn, languages=NEUTRAL)
+        Model(hp, logdir, args.checkpoint, args.warn, languages=NEUTRAL_LANGUAGES)
         for hp, logdir in settings
     ]
     if args.out:

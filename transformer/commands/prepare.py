@@ -27,7 +27,7 @@ from transformer.text.corpus import (
     SplitFiles,
     check_split,
     choose_languages,
-    copy_text,
+    copy_missing_text,
     describe_lost_text,
     encode_split,
     find_lost_text,
@@ -466,7 +466,9 @@ def copy_texts(
     for split, text in texts.items():
         if split != "train":
             names = [f"{split}.{language}" for language in languages]
-            existing_paths += copy_text(text.file_pairs[0], names, out, work_dir)
+            existing_paths += copy_missing_text(
+                text.file_pairs[0], names, out, work_dir
+            )
     return existing_paths
 
 

@@ -25,7 +25,7 @@ from transformer.commands.translate import add_engine
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs
-from transformer.text.corpus import NEUTRAL
+from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.viewer.sentence_request import SentenceRequest
 
 POLL_SECONDS = 0.1  # between two checks for a signal
@@ -177,11 +177,11 @@ def run(args: argparse.Namespace) -> None:
         for which in args.checkpoint
     ]
     for model in models:
-        if model.languages == NEUTRAL and not args.languages:
+        if model.languages == NEUTRAL_LANGUAGES and not args.languages:
             args.warn(
                 f"{model.translator.hp.data}: the data folder is missing or names no "
-                f"languages; clients find {' and '.join(NEUTRAL)}: name them with "
-                "--languages"
+                f"languages; clients find {' and '.join(model.languages)}: name them "
+                "with --languages"
             )
         model.translate([SentenceRequest("x")])  # the first run takes seconds
     log_to_stderr()

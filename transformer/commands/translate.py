@@ -266,16 +266,16 @@ def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
 def run(args: argparse.Namespace) -> None:
     """Translate standard input to standard output."""
     refuse_split(args)
-    is_typed = sys.stdin.isatty()
+    is_terminal = sys.stdin.isatty()
     stdin = sys.stdin.buffer
     models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
     reader = TolerantReader()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
-    by_line = is_typed or args.stream
+    by_line = is_terminal or args.stream
     if by_line:
         hp, logdir = models[0]
         models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
-    lines = reader.read(ask(stdin) if is_typed else stdin)
+    lines = reader.read(ask(stdin) if is_terminal else stdin)
     with open_translator(
         models,
         args.checkpoint,

@@ -394,9 +394,10 @@ def _publish(checkpoint, write, description):
 
     `description` goes into its manifest.
 
-    If it is killed at any moment, it leaves the whole checkpoint or none, apart from
-    files that `remove_unfinished` removes. Each file is on disk before the next one is
-    moved, so that not even a power failure leaves an index without its files.
+    This is atomic: a process killed at any moment leaves the whole checkpoint or none,
+    and perhaps files that `remove_unfinished` removes. Each file is on disk before the
+    next one is moved, so that not even a power failure leaves an index without its
+    files.
     """
     logdir, name = os.path.split(checkpoint)
     folder = os.path.join(logdir, SAVING)

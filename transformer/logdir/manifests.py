@@ -30,7 +30,7 @@ from transformer.logdir.names import (
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointError, CheckpointNotFound
 
-LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")  # of a manifest
+MANIFEST_LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")
 COMMENT = "# "  # begins the line that describes the checkpoint
 MAX_FAULTS = 3  # named in a message
 
@@ -197,7 +197,7 @@ def read_manifest(checkpoint: str) -> Manifest:
                 except (TypeError, RecursionError) as error:
                     raise ValueError(line) from error
                 continue
-            match = LINE.fullmatch(line)
+            match = MANIFEST_LINE.fullmatch(line)
             if not match:
                 raise ValueError(line)
             checksums[match.group(2)] = match.group(1)

@@ -57,7 +57,7 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
-def spare_hidden_tiles() -> None:
+def avoid_broken_amx() -> None:
     """Keep oneDNN from using AMX on a machine that hides the size of its tiles.
 
     Some virtual machines list AMX, but hide the CPUID leaf TILE_LEAF. oneDNN then reads

@@ -235,29 +235,21 @@ class OutputFolderError(TransformerError):
 class LogDirectoryError(TransformerError):
     """A log directory cannot be used as it is."""
 
-
-class LogDirectoryNotFound(LogDirectoryError):
-    """A folder is missing, or is not a log directory."""
-
     def __init__(self, message: str, logdir: str = ""):
         super().__init__(message)
         self.logdir = logdir
+
+
+class LogDirectoryNotFound(LogDirectoryError):
+    """A folder is missing, or is not a log directory."""
 
 
 class LogDirectoryInUse(LogDirectoryError):
     """Another training run uses a log directory."""
 
-    def __init__(self, message: str, logdir: str = ""):
-        super().__init__(message)
-        self.logdir = logdir
-
 
 class CorpusChanged(LogDirectoryError):
     """The steps so far of a training run have seen another corpus."""
-
-    def __init__(self, message: str, logdir: str = ""):
-        super().__init__(message)
-        self.logdir = logdir
 
 
 class EngineError(TransformerError):

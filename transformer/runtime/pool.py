@@ -15,7 +15,7 @@ PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 QUIET = "ignore::UserWarning:multiprocessing.resource_tracker"
 QUIET += ",ignore::UserWarning:multiprocessing.semaphore_tracker"  # of Python 3.7
 
-_function: Any = None  # of this worker
+_function: Any = None  # of this process
 
 
 def map_tasks(
@@ -25,18 +25,18 @@ def map_tasks(
 ) -> Iterator[Any]:
     """Yield the results of tasks in their order, computed by several processes.
 
-    Tasks are read as the workers need them, only a few in advance. Each worker is a
-    fresh Python process (start method "spawn"): it shares no thread or lock with
-    SentencePiece or TensorFlow in this process. No worker outlives this process.
+    Tasks are read as they are needed, only a few in advance. Each process is a fresh
+    Python (start method "spawn"): it shares no thread or lock with SentencePiece or
+    TensorFlow in this process. None outlives this process.
 
     Args:
-      make_function: a function that can be pickled. Each worker calls it once; it
+      make_function: a function that can be pickled. Each process calls it once; it
         returns the function that computes a task.
       tasks: values that can be pickled.
       workers: the number of processes.
 
     Raises:
-      ChildProcessError: a worker was killed.
+      ChildProcessError: a process was killed.
       Exception: an exception of the function, for a task.
     """
     os.environ.setdefault("PYTHONWARNINGS", QUIET)
@@ -49,7 +49,7 @@ def map_tasks(
             for task in tasks:
                 if len(pending) > workers:
                     yield pending.popleft().result()
-                with _block_interrupt():  # this call may start a worker
+                with _block_interrupt():  # this call may start a process
                     pending.append(pool.submit(_compute, task))
             while pending:
                 yield pending.popleft().result()
@@ -71,7 +71,7 @@ def _block_interrupt() -> Iterator[None]:
 
 
 def _begin(make_function: Callable[[], Callable[[Any], Any]], parent: int) -> None:
-    """Set up this worker, which ends with the process that started it."""
+    """Set up a new process, which ends with the process that started it."""
     global _function
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches this process too
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.devices import count_cores, has_gpu, spare_hidden_tiles
+from transformer.runtime.devices import avoid_broken_amx, count_cores, has_gpu
 from transformer.runtime.versions import IS_TENSORFLOW_1
 
 MAX_CONCURRENT_BATCHES = 4  # each needs its own memory
@@ -55,15 +55,15 @@ def make_session_config(
       concurrent_runs: how many runs there usually are at once, each in a thread pool of
         its own: see `ThreadPools`.
       branches: how many parts of the graph can be computed side by side within a run.
-      sequential: whether to run operations one by one, and loops as functions, which
-        TensorFlow does not rewrite for oneDNN. This is faster if operations are so
-        small that starting them takes longer than running them. Ignored on a GPU and on
+      sequential: whether to run operations one by one, and to keep loops as functions,
+        which disables the rewrite for oneDNN. This is faster if operations are so small
+        that starting them takes longer than running them. Ignored on a GPU and on
         TensorFlow 1.15.
       optimize_graph: whether TensorFlow may rewrite the graph before the first run. For
         a search, this takes half a second and gains nothing. False is ignored on a GPU
         and on TensorFlow 1.15.
     """
-    spare_hidden_tiles()
+    avoid_broken_amx()
     config = tf.ConfigProto()
     if concurrent_runs > 1:
         for _ in range(concurrent_runs):  # one operation at a time in each pool

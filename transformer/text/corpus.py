@@ -1,4 +1,4 @@
-"""Make a data folder: turn text files into vocabularies, ids on disk, and text.
+"""Encode text files: train the vocabularies, and write ids and plain text.
 
 A split is read in chunks of CHUNK_SIZE pairs of lines. This process or a worker process
 encodes each chunk independently, so the ids do not depend on the number of workers.
@@ -44,7 +44,7 @@ from transformer.text.vocabulary import (
 )
 
 CHUNK_SIZE = 10000  # pairs of lines
-NEUTRAL = ("source", "target")  # the languages if no file name has any
+NEUTRAL_LANGUAGES = ("source", "target")  # the languages if no file name has any
 
 
 # --- The text files -------------------------------------------------------------------
@@ -93,7 +93,8 @@ def choose_languages(
     """Return the languages of source and target.
 
     The first of these that applies: `source` and `target`; the extensions of two files
-    (`corpus.es corpus.en`); de and en if the data folder has such text; NEUTRAL.
+    (`corpus.es corpus.en`); de and en if the data folder has such text;
+    NEUTRAL_LANGUAGES.
 
     Args:
       file_pairs: split → its text files, for the splits whose files are named.
@@ -102,7 +103,7 @@ def choose_languages(
     """
     other_splits = [split for split in SPLITS if split not in file_pairs]
     has_german = any(_find_text(folder, split, "de") for split in other_splits)
-    languages = ("de", "en") if has_german else NEUTRAL
+    languages = ("de", "en") if has_german else NEUTRAL_LANGUAGES
     for file_pair in itertools.chain.from_iterable(file_pairs.values()):
         endings = (language_of(file_pair.source), language_of(file_pair.target))
         if all(endings) and endings[0] != endings[1]:
@@ -162,10 +163,10 @@ def _find_text(folder: str, split: str, language: str) -> str:
     return next(filter(os.path.lexists, (path, path + ".gz")), "")
 
 
-def copy_text(
+def copy_missing_text(
     file_pair: FilePair, names: Sequence[str], folder: str, work_dir: str
 ) -> List[str]:
-    """Write both sides of a split as plain text, unless the folder already has them.
+    """Write the sides of a split that the folder lacks, as plain text.
 
     Args:
       file_pair: the text files.
@@ -186,7 +187,7 @@ def copy_text(
         if os.path.exists(existing) and _is_same_file(path, existing):
             existing_paths.append(existing)
             continue
-        write_text(path, copy)
+        append_text_file(path, copy)
         if os.path.exists(existing) and not filecmp.cmp(copy, existing, False):
             raise CorpusError(
                 f"{existing}: expected no file, or the text of {path}, got different "
@@ -200,7 +201,7 @@ def _is_same_file(path: str, other: str) -> bool:
     return not split_label(path)[1] and os.path.samefile(path, other)
 
 
-def write_text(text_path: str, path: str) -> int:
+def append_text_file(text_path: str, path: str) -> int:
     """Append the sentences of a corpus file to a text file; return their number."""
     count = 0
     with name_file_in_errors(path), open(path, "ab") as file:
@@ -452,7 +453,7 @@ def encode_split(
     return entry
 
 
-class _Counts(NamedTuple):
+class _SplitCounts(NamedTuple):
     """What was written for a split."""
 
     pairs: List[int]  # of each file pair: the pairs of lines that were not dropped
@@ -470,14 +471,14 @@ def _write_ids(
     options: EncodingOptions,
     workers: int,
     report: Callable[[int, int], None],
-) -> _Counts:
+) -> _SplitCounts:
     """Encode a split, and write {stem}.source.ids.npy and {stem}.target.ids.npy.
 
     Args:
       text, stem, options, workers, report: as in `encode_split`.
     """
     zeros = [0] * len(text.file_pairs)
-    counts = _Counts([*zeros], [*zeros], collections.Counter(), [0, 0], ([], []))
+    counts = _SplitCounts([*zeros], [*zeros], collections.Counter(), [0, 0], ([], []))
     num_chunks = count_chunks(text)
     dtypes = [id_dtype(side) for side in load_vocabularies(options.folder)[:2]]
     with contextlib.ExitStack() as stack:

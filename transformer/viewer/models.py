@@ -6,7 +6,7 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from transformer.exports.ctranslate2 import QUANTIZATIONS, TENSORFLOW
-from transformer.text.corpus import NEUTRAL
+from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
 from transformer.viewer.inspection import inspect_line, to_json
@@ -24,7 +24,7 @@ class Model:
       others: (settings, log directory) of models that translate together with this one;
         only the attention of the first model is shown.
       languages: the source and target languages; None: those of the data folder, or
-        NEUTRAL if it is missing.
+        NEUTRAL_LANGUAGES if it is missing.
       engine, quantization: as in Translator.
     """
 
@@ -132,12 +132,12 @@ class Model:
 
 
 def _read_languages(folder):
-    """Return the languages of a data folder, or NEUTRAL if it cannot be read."""
+    """Return the languages of a data folder; if unreadable, NEUTRAL_LANGUAGES."""
     try:
         summary = read_summary(folder)
         return summary["source_lang"], summary["target_lang"]
     except (OSError, ValueError):
-        return NEUTRAL
+        return NEUTRAL_LANGUAGES
 
 
 def _checkpoint_name(checkpoint):

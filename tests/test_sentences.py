@@ -4,7 +4,24 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from transformer.commands.translate import translate_sentences, warn_of_simple_rules
 from transformer.text import sentences
+from transformer.text.translations import Translation
+
+needs_sentencex = pytest.mark.skipif(
+    sentences.sentencex is None, reason="sentencex is not installed"
+)
+
+
+@pytest.fixture(
+    params=["rules", pytest.param("sentencex", marks=needs_sentencex)], scope="module"
+)
+def rules(request):
+    """Split with sentencex and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "rules":
+            patch.setattr(sentences, "sentencex", None)
+        yield request.param
 
 
 @pytest.mark.parametrize(
@@ -41,6 +58,147 @@ def test_nothing_is_lost_and_no_sentence_is_empty(text):
     assert sentences.join([sentence for sentence, _ in pairs], pairs) == text.lstrip()
 
 
+def test_a_translated_line_stays_one_line(rules):
+    """Each white space becomes a space, as does a line end that is not \\n."""
+
+    class Echo:
+        def translate(self, lines):
+            return [[Translation(line, 0.0)] for line in lines]
+
+    lines = ["Ja.\tDas kostet 5 Mio. Euro.  Gut!\u2028 Nein", "", " Ja. "]
+    texts = [n_best[0].text for n_best in translate_sentences(Echo(), lines, ("de", "en"))]
+    assert texts == ["Ja. Das kostet 5 Mio. Euro. Gut! Nein", "", "Ja."]
+
+
+def test_without_sentencex_a_warning_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(sentences, "sentencex", None)
+    warnings = []
+    warn_of_simple_rules(warnings.append)
+    assert warnings[0].startswith("sentencex is not installed: pip install")
+    assert "transformer-tf[sentences]" in warnings[0] and len(warnings) == 1
+
+
 def test_a_long_line_takes_no_long_time():
     """A time that grew with the square would be minutes."""
     assert len(sentences.split("Ja. " * 50000)) == 50000
+
+
+@needs_sentencex
+def test_a_long_line_without_spaces_takes_no_long_time():
+    """The time of sentencex alone grows with the square: 14 seconds."""
+    pairs = sentences.split("好。我不知道！" * 20000, "zh")
+    assert pairs == [("好。", ""), ("我不知道！", "")] * 20000
+    assert sentences.split("好" * 50000, "zh") == [("好" * 50000, "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Das kostet 5 Mio. Euro und 3 Mrd. Dollar.",
+        "Siehe Abb. 3 und Kap. 4.",
+        "Er wohnt in der Bahnhofstr. 12 in Köln.",
+        "Die Fa. Müller liefert.",
+        "Lt. Polizei war niemand da.",
+        "Dr. med. Anna Schulz hat Dienst.",
+        "Max. 20 Personen dürfen hinein.",
+        "Heinrich VIII. war König.",
+        "Das war im 19. Jahrhundert.",
+    ],
+)
+def test_a_german_abbreviation_ends_no_sentence(rules, text):
+    for language in ("de", ""):
+        assert sentences.split(text + " Gut!", language) == [(text, " "), ("Gut!", "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Das ist Max. |Er ist mein Bruder.",
+        "Er fand Nr. 5. |Die anderen fehlen.",
+        "Never mind. |We go.",
+    ],
+)
+def test_the_same_words_at_the_end_of_a_sentence(rules, text):
+    language = "en" if "Never" in text else "de"
+    pairs = sentences.split(text.replace("|", ""), language)
+    assert "|".join(map("".join, pairs)) == text
+
+
+@needs_sentencex
+@pytest.mark.parametrize(
+    "language, text",
+    [
+        ("zh", "今天天气很好。|我们去公园吧！|你来吗？"),
+        ("zh-CN", "价格是3.5元。|很便宜。"),
+        ("ja", "「こんにちは。」|彼は笑った。"),
+        ("es", "El Sr. García llegó. |¿Vienes? |¡Claro que sí!"),
+        ("ru", "А. С. Пушкин родился в Москве. |Это стоит 5 млн. рублей."),
+        (
+            "en",
+            "He lives in the U.S. |She works at Apple Inc. |We meet at 5 p.m. today.",
+        ),
+        ("source", "今天天气很好。|我们去公园吧！"),
+    ],
+)
+def test_sentences_of_many_languages(language, text):
+    pairs = sentences.split(text.replace("|", ""), language)
+    assert "|".join(map("".join, pairs)) == text
+
+
+@pytest.mark.parametrize(
+    "source, target, pairs, translations, joined",
+    [
+        (
+            "zh",
+            "en",
+            [("好。", ""), ("好！", "\n"), ("吗？", "")],
+            "A. B! C?",
+            "A. B!\nC?",
+        ),
+        (
+            "de",
+            "zh",
+            [("A.", " "), ("B.", "\r\n"), ("C.", "")],
+            "好。 好！ 吗？",
+            "好。好！\r\n吗？",
+        ),
+        ("zh", "ja", [("好。", ""), ("好！", "")], "あ。 い。", "あ。い。"),
+        (
+            "de",
+            "en",
+            [("A.", "  "), ("B.", "\t"), ("C.", " ")],
+            "D. E. F.",
+            "D.  E.\tF. ",
+        ),
+    ],
+)
+def test_spaces_between_sentences_are_those_of_the_target(
+    source, target, pairs, translations, joined
+):
+    assert sentences.join(translations.split(), pairs, source, target) == joined
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            "Mio. Fa. z. B. „Ja.“ (Er) www.a.de 。 好 「い」 ？！ … \u3000 \x85 \u2028 "
+            "3. . ! ? a) 1) * - • [1] VIII. Max. Dipl.-Ing. é ا. हाँ।".split(" ")
+        ),
+        st.sampled_from([" ", "\n", "\r\n", "  ", "\t", "\n\n", "\u00a0", "\u200b"]),
+        st.text(max_size=5),
+    ),
+    max_size=30,
+).map("".join)
+
+
+@hypothesis.given(
+    TEXTS, st.sampled_from(["de", "en", "zh", "ja", "es", "ru", "", "am"])
+)
+def test_the_pieces_of_any_text_give_it_back(rules, text, language):
+    pairs = sentences.split(text, language)
+    assert "".join(map("".join, pairs)) == text.lstrip()
+    for sentence, space in pairs:
+        assert sentence.strip() == sentence != "" and not space.strip()
+        assert len(sentence.splitlines()) == 1
+    translations = [sentence for sentence, _ in pairs]
+    assert sentences.join(translations, pairs, language, language) == text.lstrip()

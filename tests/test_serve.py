@@ -363,6 +363,17 @@ def test_a_paragraph_is_translated_sentence_by_sentence(model):
         assert answer["translations"] == [{"text": "JA. NEIN.", "score": -1.0}]
 
 
+def test_spaces_between_sentences_are_those_of_the_target_language(model):
+    pytest.importorskip("sentencex")
+    model.languages = ("zh", "en")
+    with serve([model]) as server:
+        fields = {"text": "你好。Ja！\n再见。"}
+        answer = ask(server, "/translate", fields)[1]
+        assert answer == {"translations": [{"text": "你好。 JA！\n再见。"}]}
+        answer = ask(server, "/translate", {"q": "你好。再见。", "target": "en"})[1]
+        assert answer["translatedText"] == "你好。 再见。"
+
+
 def test_a_translation_cut_at_its_length_limit_is_marked(server):
     texts = ["Ja. Endlos: endless.", "Ja."]
     answer = ask(server, "/translate", {"text": texts})[1]["translations"]

@@ -21,7 +21,7 @@ from typing import List, Optional, Sequence, Tuple
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
-from transformer.commands.translate import add_engine
+from transformer.commands.translate import add_engine, warn_of_simple_rules
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs
@@ -184,6 +184,8 @@ def run(args: argparse.Namespace) -> None:
                 "with --languages"
             )
         model.translate([SentenceRequest("x")])  # the first run takes seconds
+    if args.split is not False:
+        warn_of_simple_rules(args.warn)
     log_to_stderr()
     server = Server(address, models, Jobs(), args.server_name, args.split)
     host = f"[{args.host}]" if ":" in args.host else args.host

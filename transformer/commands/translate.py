@@ -51,9 +51,11 @@ from transformer.commands import cli
 from transformer.commands.terminal import command_name
 from transformer.engines import AnyTranslator, open_translator
 from transformer.exports.ctranslate2 import ENGINES, QUANTIZATIONS, TENSORFLOW
+from transformer.runtime.errors import missing_package
 from transformer.runtime.progress import escape_control
+from transformer.text import sentences
+from transformer.text.data_folder import read_languages
 from transformer.text.lines import TolerantReader, read_lines
-from transformer.text.sentences import split
 from transformer.text.translations import Translation
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
@@ -113,15 +115,29 @@ class Columns(NamedTuple):
 
 
 def translate_sentences(
-    translator: AnyTranslator, lines: Sequence[str]
+    translator: AnyTranslator, lines: Sequence[str], languages: Sequence[str] = ("", "")
 ) -> List[List[Translation]]:
-    """Translate lines sentence by sentence; the result has texts, but no scores."""
-    sentences = [[sentence for sentence, _ in split(line)] or [""] for line in lines]
-    translations = iter(translator.translate(list(itertools.chain(*sentences))))
+    """Translate lines sentence by sentence; the result has texts, but no scores.
+
+    Args:
+      translator: the translator.
+      lines: the lines.
+      languages: of source and target; "" if they are unknown.
+    """
+    split_lines = [
+        # A space for any white space: a translation stays on one line.
+        [(sentence, " " * bool(space)) for sentence, space in pairs] or [("", "")]
+        for pairs in (sentences.split(line.strip(), languages[0]) for line in lines)
+    ]
+    translations = iter(
+        translator.translate(
+            [sentence for pairs in split_lines for sentence, _ in pairs]
+        )
+    )
     results = []
-    for of_line in sentences:
-        parts = [next(translations)[0] for _ in of_line]
-        text = " ".join(part.text for part in parts)
+    for pairs in split_lines:
+        parts = [next(translations)[0] for _ in pairs]
+        text = sentences.join([part.text for part in parts], pairs, *languages)
         is_truncated = any(part.is_truncated for part in parts)
         results.append([Translation(text, 0.0, is_truncated=is_truncated)])
     return results
@@ -253,6 +269,15 @@ def refuse_split(args: argparse.Namespace) -> None:
             )
 
 
+def warn_of_simple_rules(warn: Callable[[str], None]) -> None:
+    """Warn if sentencex, which knows the sentences of many languages, is missing."""
+    if sentences.sentencex is None:
+        warn(
+            f"{missing_package('sentencex', 'sentences')}; sentences are split by "
+            "simple rules for German and English"
+        )
+
+
 def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
     """Warn if no attention head was chosen to align words."""
     if translator.read_chosen_head() is None:
@@ -288,7 +313,12 @@ def run(args: argparse.Namespace) -> None:
     ) as translator:
         translate: Callable = translator.translate
         if args.split:
-            translate = functools.partial(translate_sentences, translator)
+            warn_of_simple_rules(args.warn)
+            translate = functools.partial(
+                translate_sentences,
+                translator,
+                languages=read_languages(models[0][0].data) or ("", ""),
+            )
         if args.alignments:
             warn_of_default_head(translator, args.warn)
             translate = functools.partial(translate, alignments=True)

@@ -315,7 +315,7 @@ def _split_texts(value, model, split):
     """Return the sentences of each text, checked for their length."""
     texts = [text for [(text, _)] in _as_sentences(value)]
     if split:
-        split_texts = [_split_text(text) for text in texts]
+        split_texts = [_split_text(text, model.languages[0]) for text in texts]
     else:
         split_texts = [[(_join_lines(text), "")] for text in texts]
     if sum(map(len, split_texts)) > MAX_SENTENCES:
@@ -326,12 +326,12 @@ def _split_texts(value, model, split):
     return split_texts
 
 
-def _split_text(text):
+def _split_text(text, language):
     """Split a text into its sentences, each on one line."""
     _check_characters(text, MAX_CHARACTERS_SPLIT)
     return [
         (_join_lines(sentence), space)
-        for sentence, space in sentences.split(_replace_invalid(text))
+        for sentence, space in sentences.split(_replace_invalid(text), language)
     ]
 
 

@@ -286,7 +286,7 @@ class Service:
             return Json(_format_libretranslate(parsed, translations, model))
         answer: Dict[str, Any] = {
             "translations": [
-                _format_text(parsed, text, n_bests)
+                _format_text(parsed, text, n_bests, model.languages)
                 for text, n_bests in zip(parsed.texts, translations)
             ]
         }
@@ -375,19 +375,22 @@ def _routing_error_response(request: Request, error: Exception) -> Response:
     return _error_response(error.status_code, sentence, dict(error.headers or {}))
 
 
-def _format_text(request: TranslateRequest, text, n_bests) -> Dict[str, Any]:
+def _format_text(request: TranslateRequest, text, n_bests, languages) -> Dict[str, Any]:
     """Return the answer for a text.
 
     Args:
       request: the request of the client.
       text: the sentences of the text, each with the white space after it.
       n_bests: the n best translations of each sentence.
+      languages: of source and target.
     """
     translated = [_format_n_best(request, n_best) for n_best in n_bests]
     if not request.split:
         return translated[0]
     answer: Dict[str, Any] = {
-        "text": sentences.join([sentence["text"] for sentence in translated], text)
+        "text": sentences.join(
+            [sentence["text"] for sentence in translated], text, *languages
+        )
     }
     if any(sentence.get("truncated") for sentence in translated):
         answer["truncated"] = True
@@ -426,7 +429,9 @@ def _format_libretranslate(
     for text, n_bests in zip(request.texts, translations):
         joined = (
             sentences.join(
-                [n_best[min(rank, len(n_best) - 1)]["text"] for n_best in n_bests], text
+                [n_best[min(rank, len(n_best) - 1)]["text"] for n_best in n_bests],
+                text,
+                *model.languages,
             )
             for rank in range(min(request.n_best, model.n_best))
         )

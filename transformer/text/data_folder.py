@@ -134,6 +134,15 @@ def tokenizer_of(language: str) -> str:
     return TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")
 
 
+def read_languages(folder: str) -> Optional[Tuple[str, str]]:
+    """Return the languages of a data folder, or None if it cannot be read."""
+    try:
+        summary = read_summary(folder)
+        return summary["source_lang"], summary["target_lang"]
+    except (OSError, ValueError):
+        return None
+
+
 def check_language(name: str, where: str) -> str:
     """Check the name of a language, which becomes a file extension; return it.
 

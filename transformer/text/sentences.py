@@ -1,26 +1,66 @@
 """Split paragraphs into sentences and join them, for models trained on sentences.
 
-A sentence ends at the end of a line. It also ends after ". ! ? …", and any quotes or
-brackets that close there, if white space follows and the next character is not a
-lower-case letter. It does not end after an abbreviation (ABBREVIATIONS), a single
-letter ("J. S. Bach", "z. B.") or an ordinal number with one or two digits ("am 3.
-Oktober").
+A sentence ends at the end of a line. Within a line, sentencex (the extra `sentences`)
+finds the ends in some 300 languages. Some German and English abbreviations that it does
+not know are listed here.
+
+Without sentencex, a sentence ends after ". ! ? …", and any quotes or brackets that
+close there, if white space follows and the next character is not a lower-case letter.
+It does not end after an abbreviation or a single letter ("J. S. Bach", "z. B."). These
+rules are made for German and English.
 """
 
 import re
-from typing import List, Sequence, Tuple
+from typing import Callable, Iterator, List, Sequence, Tuple
+
+try:
+    import sentencex
+except ImportError:  # it needs Python 3.10
+    sentencex = None
 
 ENDS = (".", "!", "?", "…")
 OPENING = "\"'“„‘‚«»([{"
 CLOSING = "\"'”“’‘»«)]}"
-# In lower case, without the final full stop.
-ABBREVIATIONS = frozenset(
-    "abs art bd betr bzgl bzw ca co dr etc evtl fig fr ggf hr hrsg inc inkl jr jun "
-    "kap ltd mr mrs ms nr no prof rev sr sen sog st tel u.a usw vgl vs z.b zzgl".split()
+# Abbreviations that sentencex 1.0.32 does not know, in lower case and without the final
+# full stop. It has no way to add them.
+GERMAN = frozenset(
+    "allg anm aufl ausg bes betr dipl durchschn ehem einschl entspr fa geb gebr gem "
+    "gest gez habil hl hrn hrsg ing inh inkl insb jew jur kgl mult nat phil präs resp "
+    "röm spez stellv städt teilw tel theol tsd ugs urspr verh vors wg ziff zit zzgl "
+    "ähnl österr ü".split()
 )
+ENGLISH = frozenset("approx assoc avg est incl tel temp".split())
+# Abbreviations if a number follows: "No. 5", but "He said no."
+BEFORE_NUMBERS = frozenset(
+    "abb abs abschn anh anm apr art aufl aug bd bl buchst ch chap dec dez ed eq eqs "
+    "feb fig figs jan kap max min mind no nos nov nr nrn oct okt par pos pp pt rn sec "
+    "sept str tab tel tz vol vols ziff".split()
+)
+# Abbreviations that sentencex knows.
+KNOWN = frozenset(
+    "adm art asst brig bzgl bzw ca capt cf cmdr co col dept dr e.g etc evtl fr ggf "
+    "gov hon hr hwy i.d.r i.e i.h.v inc ing jr jun kath lfd lt ltd mag maj med messrs "
+    "mio mr mrd mrs ms mt nr prof pvt rd reg rep rev sen sgt sog sogen sr st supt u.a "
+    "univ usw vgl vs z.b".split()
+)
+# Ends that sentencex 1.0.32 does not see: "(Er kam.) Sie", "Er kam … Sie", "Was?! Sie"
+MISSED = re.compile(r"(?:…|[.!?][)\]]|[!?]{2})[\"”“’»«]*$")
+ROMAN = re.compile(r"[IVX]{2,}")
+NUMBER = re.compile(r"\d|[IVXLC]+\b")
+# What a sentence may begin with after a number, but no noun: "am 3. Oktober", but "Er
+# fand Nr. 5. Die anderen fehlen."
+NO_NOUNS = frozenset(
+    "aber alle auch auf aus bei bis da damals danach dann das dass den der des die "
+    "dies diese dieser dieses doch ein eine einer er es für hier ich ihr im in ist ja "
+    "jetzt man mit nach nein nicht nun ob oder seit sie so und von vor was wenn wer "
+    "wie wir wo zu".split()
+)
+WINDOW = 2000  # characters of a line that sentencex reads at once
+# Languages that are written without spaces between sentences.
+UNSPACED = frozenset("zh zho cmn yue ja jpn".split())
 
 
-def split(text: str) -> List[Tuple[str, str]]:
+def split(text: str, language: str = "") -> List[Tuple[str, str]]:
     """Return the sentences of a text, each with the white space that follows it.
 
     Joined again, they give the text, except for white space at its beginning.
@@ -29,33 +69,139 @@ def split(text: str) -> List[Tuple[str, str]]:
 
     Args:
       text: a text with any number of lines.
+      language: its language, such as "de" or "zh-CN"; "" if it is unknown.
     """
     text = text.lstrip()
-    sentences = []
-    start = word_start = 0
-    for space in re.finditer(r"\s+", text):
-        word = text[word_start : space.start()]
-        following = text[space.end() : space.end() + 1]
-        is_line_end = len((space.group() + ".").splitlines()) > 1
-        if is_line_end or not following or _is_sentence_end(word, following):
-            sentences.append((text[start : space.start()], space.group()))
-            start = space.end()
-        word_start = space.end()
-    if start < len(text):
-        sentences.append((text[start:], ""))
-    return sentences
+    starts = list(_find_starts(text, language))
+    chunks = [text[start:end] for start, end in zip(starts, starts[1:] + [len(text)])]
+    sentences = [chunk.rstrip() for chunk in chunks]
+    return [
+        (sentence, chunk[len(sentence) :]) for sentence, chunk in zip(sentences, chunks)
+    ]
 
 
-def join(translations: Sequence[str], sentences: Sequence[Tuple[str, str]]) -> str:
+def join(
+    translations: Sequence[str],
+    sentences: Sequence[Tuple[str, str]],
+    source: str = "",
+    target: str = "",
+) -> str:
     """Return the translation of a text: its translated sentences and the white space.
+
+    Line ends are kept. From a language without spaces between sentences (Chinese,
+    Japanese) to one with them, spaces are added; in the other direction, they are left
+    out.
 
     Args:
       translations: the translation of each sentence.
       sentences: what `split` returned.
+      source, target: the languages; "" if they are unknown.
     """
+    spaces = [space for _, space in sentences]
+    from_unspaced, to_unspaced = is_unspaced(source), is_unspaced(target)
+    # Nothing is changed after the last sentence.
+    for i, space in enumerate(spaces[:-1]):
+        if from_unspaced and not to_unspaced and not space:
+            spaces[i] = " "
+        elif to_unspaced and not from_unspaced and not _has_line_end(space):
+            spaces[i] = ""
     return "".join(
-        translation + space for translation, (_, space) in zip(translations, sentences)
+        translation + space for translation, space in zip(translations, spaces)
     )
+
+
+def is_unspaced(language: str) -> bool:
+    """Return whether a language is written without spaces between sentences."""
+    return _base(language) in UNSPACED
+
+
+def _base(language):
+    """Return a language without its region and script: pt for pt-BR."""
+    return re.split("[-_]", language.lower())[0]
+
+
+def _has_line_end(space):
+    return len((space + ".").splitlines()) > 1
+
+
+def _find_starts(text: str, language: str) -> Iterator[int]:
+    """Yield where sentences start, beginning with 0, in a text without space before."""
+    split_line = _choose_splitter(language)
+    position = 0
+    for line in text.splitlines(keepends=True):
+        stripped = line.strip()
+        start = position + len(line) - len(line.lstrip())
+        position += len(line)
+        if stripped:
+            yield start
+        words = ["", ""]  # the last two
+        for piece, following in _pair_with_next(split_line(stripped)):
+            start += len(piece)
+            words = (words + piece.split())[-2:]
+            if following and not _is_inside(words, piece, following, language):
+                yield start + len(following) - len(following.lstrip())
+
+
+def _pair_with_next(pieces):
+    """Yield each piece of a line with the next one; the last one with ""."""
+    pieces = list(pieces)
+    return zip(pieces, pieces[1:] + [""])
+
+
+def _choose_splitter(language: str) -> Callable[[str], List[str]]:
+    """Return the function that splits a line into pieces, which join to the line."""
+    if sentencex is None:
+        return lambda line: _split_after(_is_sentence_end, line)
+    if not re.fullmatch("[a-z]{2,3}", _base(language)):  # such as "" or "source"
+        language = "de"  # the abbreviations of German and English
+
+    def split_line(line):
+        # Rust knows no surrogates; the length stays the same.
+        valid = line.encode("utf-8", "replace").decode("utf-8")
+        pieces = _segment(language, valid)
+        return [part for piece in pieces for part in _split_after(_is_missed, piece)]
+
+    return split_line
+
+
+def _segment(language, line):
+    """Return the pieces of a line, as sentencex sees them.
+
+    Its time grows with the square of the length of a text without spaces, so a long
+    line is read in windows.
+    """
+    pieces: List[str] = []
+    position, size = 0, WINDOW
+    while position < len(line):
+        window = line[position : position + size]
+        segments = sentencex.segment(language, window)
+        if position + size < len(line):  # the last segment may go on
+            if len(segments) == 1:
+                size *= 2
+                continue
+            segments.pop()
+        pieces += segments
+        position += sum(map(len, segments))
+        size = WINDOW
+    return pieces
+
+
+def _split_after(is_end: Callable[[str, str], bool], line: str) -> List[str]:
+    """Split a line after words, given a function of a word and the next character."""
+    pieces = []
+    start = word_start = 0
+    for space in re.finditer(r"\s+", line):
+        following = line[space.end() : space.end() + 1]
+        if following and is_end(line[word_start : space.start()], following):
+            pieces.append(line[start : space.end()])
+            start = space.end()
+        word_start = space.end()
+    return pieces + [line[start:]]
+
+
+def _is_missed(word, following):
+    """Return whether a sentence ends after a word, but sentencex sees no end there."""
+    return bool(MISSED.search(word)) and _is_sentence_end(word, following)
 
 
 def _is_sentence_end(word, following):
@@ -63,9 +209,48 @@ def _is_sentence_end(word, following):
     word = word.rstrip(CLOSING)
     if not word.endswith(ENDS) or following.islower():
         return False
-    stem = word.lstrip(OPENING)[:-1].lower()
+    stem = word.lstrip(OPENING)[:-1]
     if not word.endswith(".") or stem.endswith(ENDS):
         return True
-    is_ordinal = stem.isdigit() and len(stem) <= 2
-    is_letter = len(stem.rpartition(".")[2]) == 1 and not stem.isdigit()
-    return not (is_ordinal or is_letter or stem in ABBREVIATIONS)
+    is_letter = stem.rpartition(".")[2].isalpha() and len(stem.rpartition(".")[2]) == 1
+    return not (is_letter or stem.lower() in KNOWN or ROMAN.fullmatch(stem))
+
+
+def _is_inside(words, piece, following, language):
+    """Return whether a sentence goes on after a piece, against the splitter.
+
+    Args:
+      words: the last two words of the piece, or of the line up to there.
+      piece: a piece of a line.
+      following: the next piece.
+      language: the language of the text.
+    """
+    before, word = words[0], words[-1].rstrip(")]")
+    if not word.endswith("."):
+        return False
+    is_apart = piece[-1].isspace() or following[0].isspace()
+    if not is_apart:  # "Dipl.-Ing."; in Chinese, white space is not needed
+        return following[0] < "\u2e80"
+    base = _base(language)
+    following = following.lstrip().lstrip(OPENING)
+    stem = _stem(word)
+    is_lower = following[:1].islower()
+    if (is_lower or NUMBER.match(following)) and (
+        stem in BEFORE_NUMBERS or stem.endswith("str")
+    ):
+        return True
+    if base != "en":
+        if is_lower:
+            return True
+        if stem in GERMAN:
+            return True
+        first_word = re.match(r"\w*", following).group().lower()
+        is_ordinal = stem.isdigit() and len(stem) <= 2 and first_word not in NO_NOUNS
+        if is_ordinal and following[:1].isalpha():
+            return _stem(before) not in BEFORE_NUMBERS  # "Nr. 5."
+    return base != "de" and stem in ENGLISH
+
+
+def _stem(word):
+    """Return the last part of an abbreviation: ing for "(Dipl.-Ing."."""
+    return re.split(r"[-/(]", word.lstrip(OPENING))[-1].rstrip(".").lower()

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from transformer.exports.ctranslate2 import QUANTIZATIONS, TENSORFLOW
 from transformer.text.corpus import NEUTRAL_LANGUAGES
-from transformer.text.data_folder import read_summary
+from transformer.text.data_folder import read_languages
 from transformer.translator import Translator
 from transformer.viewer.inspection import inspect_line, to_json
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
@@ -41,7 +41,7 @@ class Model:
     ):
         self.n_best = hp.hypotheses  # at most
         self.max_pieces = min(MAX_PIECES, hp.max_source_length)
-        self.languages = tuple(languages or _read_languages(hp.data))
+        self.languages = tuple(languages or read_languages(hp.data) or NEUTRAL_LANGUAGES)
         # The page inspects the model in TensorFlow, also if another engine translates.
         self.translator = Translator.for_settings(
             hp,
@@ -129,15 +129,6 @@ class Model:
     def count_pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))
-
-
-def _read_languages(folder):
-    """Return the languages of a data folder; if unreadable, NEUTRAL_LANGUAGES."""
-    try:
-        summary = read_summary(folder)
-        return summary["source_lang"], summary["target_lang"]
-    except (OSError, ValueError):
-        return NEUTRAL_LANGUAGES
 
 
 def _checkpoint_name(checkpoint):

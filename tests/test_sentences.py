@@ -66,7 +66,9 @@ def test_a_translated_line_stays_one_line(rules):
             return [[Translation(line, 0.0)] for line in lines]
 
     lines = ["Ja.\tDas kostet 5 Mio. Euro.  Gut!\u2028 Nein", "", " Ja. "]
-    texts = [n_best[0].text for n_best in translate_sentences(Echo(), lines, ("de", "en"))]
+    texts = [
+        n_best[0].text for n_best in translate_sentences(Echo(), lines, ("de", "en"))
+    ]
     assert texts == ["Ja. Das kostet 5 Mio. Euro. Gut! Nein", "", "Ja."]
 
 
@@ -115,6 +117,8 @@ def test_a_german_abbreviation_ends_no_sentence(rules, text):
     [
         "Das ist Max. |Er ist mein Bruder.",
         "Er fand Nr. 5. |Die anderen fehlen.",
+        "Er wurde in Wien geboren. |1990 zog er nach Rom. |2 Jahre blieb er.",
+        "1 2! |3 4 5? |6",
         "Never mind. |We go.",
     ],
 )

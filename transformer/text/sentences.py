@@ -24,17 +24,17 @@ CLOSING = "\"'”“’‘»«)]}"
 # Abbreviations that sentencex 1.0.32 does not know, in lower case and without the final
 # full stop. It has no way to add them.
 GERMAN = frozenset(
-    "allg anm aufl ausg bes betr dipl durchschn ehem einschl entspr fa geb gebr gem "
-    "gest gez habil hl hrn hrsg ing inh inkl insb jew jur kgl mult nat phil präs resp "
-    "röm spez stellv städt teilw tel theol tsd ugs urspr verh vors wg ziff zit zzgl "
-    "ähnl österr ü".split()
+    "allg anm aufl ausg bearb bes betr dipl durchschn ehem einschl entspr erm fa frdl "
+    "geb gebr gegr gem gest gez habil hl hrn hrsg ing inh inkl insb jew jur kgl lat "
+    "mult nachf nat pckg phil präs resp röm spez stellv städt teilw tel theol tsd ugs "
+    "urspr verh vorauss vors wg ziff zit zzgl ähnl österr ü".split()
 )
 ENGLISH = frozenset("approx assoc avg est incl tel temp".split())
 # Abbreviations if a number follows: "No. 5", but "He said no."
 BEFORE_NUMBERS = frozenset(
-    "abb abs abschn anh anm apr art aufl aug bd bl buchst ch chap dec dez ed eq eqs "
-    "feb fig figs jan kap max min mind no nos nov nr nrn oct okt par pos pp pt rn sec "
-    "sept str tab tel tz vol vols ziff".split()
+    "abb abs abschn anh anm apr art aufl aug bd bj bl buchst ch chap dec dez di ed eq "
+    "eqs feb ff fig figs fr ft jan kap max mi min mind mo no nos nov nr nrn oct okt "
+    "par pos pp pt rn sa sec sept str tab tel tz vol vols ziff".split()
 )
 # Abbreviations that sentencex knows.
 KNOWN = frozenset(
@@ -43,7 +43,8 @@ KNOWN = frozenset(
     "mio mr mrd mrs ms mt nr prof pvt rd reg rep rev sen sgt sog sogen sr st supt u.a "
     "univ usw vgl vs z.b".split()
 )
-# Ends that sentencex 1.0.32 does not see: "(Er kam.) Sie", "Er kam … Sie", "Was?! Sie"
+# Ends that sentencex 1.0.32 does not see: "(Er kam.) Sie", "Er kam … Sie", "Was?! Sie".
+# Nor does it see an end before a number: "Er kam. 1990 ging er."
 MISSED = re.compile(r"(?:…|[.!?][)\]]|[!?]{2})[\"”“’»«]*$")
 ROMAN = re.compile(r"[IVX]{2,}")
 NUMBER = re.compile(r"\d|[IVXLC]+\b")
@@ -155,11 +156,21 @@ def _choose_splitter(language: str) -> Callable[[str], List[str]]:
     if not re.fullmatch("[a-z]{2,3}", _base(language)):  # such as "" or "source"
         language = "de"  # the abbreviations of German and English
 
+    knows_abbreviations = _base(language) in ("de", "en")  # here, not in sentencex
+
+    def is_end(word, following):
+        """Return whether a sentence ends after a word that sentencex does not split."""
+        is_missed = MISSED.search(word) or (
+            following.isdigit()
+            and (knows_abbreviations or not word.rstrip(CLOSING).endswith("."))
+        )
+        return bool(is_missed) and _is_sentence_end(word, following)
+
     def split_line(line):
         # Rust knows no surrogates; the length stays the same.
         valid = line.encode("utf-8", "replace").decode("utf-8")
         pieces = _segment(language, valid)
-        return [part for piece in pieces for part in _split_after(_is_missed, piece)]
+        return [part for piece in pieces for part in _split_after(is_end, piece)]
 
     return split_line
 
@@ -197,11 +208,6 @@ def _split_after(is_end: Callable[[str, str], bool], line: str) -> List[str]:
             start = space.end()
         word_start = space.end()
     return pieces + [line[start:]]
-
-
-def _is_missed(word, following):
-    """Return whether a sentence ends after a word, but sentencex sees no end there."""
-    return bool(MISSED.search(word)) and _is_sentence_end(word, following)
 
 
 def _is_sentence_end(word, following):

@@ -136,6 +136,7 @@ def test_the_same_words_at_the_end_of_a_sentence(rules, text):
         ("zh-CN", "价格是3.5元。|很便宜。"),
         ("ja", "「こんにちは。」|彼は笑った。"),
         ("es", "El Sr. García llegó. |¿Vienes? |¡Claro que sí!"),
+        ("fr", "Il va à Lat. |Elle y reste."),
         ("ru", "А. С. Пушкин родился в Москве. |Это стоит 5 млн. рублей."),
         (
             "en",

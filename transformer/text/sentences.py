@@ -117,8 +117,9 @@ def is_unspaced(language: str) -> bool:
 
 
 def _base(language):
-    """Return a language without its region and script: pt for pt-BR."""
-    return re.split("[-_]", language.lower())[0]
+    """Return a language without its region and script: pt for pt-BR; "" if unknown."""
+    base = re.split("[-_]", language.lower())[0]
+    return base if re.fullmatch("[a-z]{2,3}", base) else ""  # not "source"
 
 
 def _has_line_end(space):
@@ -136,27 +137,21 @@ def _find_starts(text: str, language: str) -> Iterator[int]:
         if stripped:
             yield start
         words = ["", ""]  # the last two
-        for piece, following in _pair_with_next(split_line(stripped)):
+        pieces = split_line(stripped)
+        for piece, following in zip(pieces, pieces[1:] + [""]):
             start += len(piece)
             words = (words + piece.split())[-2:]
             if following and not _is_inside(words, piece, following, language):
                 yield start + len(following) - len(following.lstrip())
 
 
-def _pair_with_next(pieces):
-    """Yield each piece of a line with the next one; the last one with ""."""
-    pieces = list(pieces)
-    return zip(pieces, pieces[1:] + [""])
-
-
 def _choose_splitter(language: str) -> Callable[[str], List[str]]:
     """Return the function that splits a line into pieces, which join to the line."""
     if sentencex is None:
         return lambda line: _split_after(_is_sentence_end, line)
-    if not re.fullmatch("[a-z]{2,3}", _base(language)):  # such as "" or "source"
-        language = "de"  # the abbreviations of German and English
-
-    knows_abbreviations = _base(language) in ("de", "en")  # here, not in sentencex
+    # sentencex has the abbreviations of German and English for German.
+    code = language if _base(language) else "de"
+    knows_abbreviations = _base(code) in ("de", "en")
 
     def is_end(word, following):
         """Return whether a sentence ends after a word that sentencex does not split."""
@@ -169,7 +164,7 @@ def _choose_splitter(language: str) -> Callable[[str], List[str]]:
     def split_line(line):
         # Rust knows no surrogates; the length stays the same.
         valid = line.encode("utf-8", "replace").decode("utf-8")
-        pieces = _segment(language, valid)
+        pieces = _segment(code, valid)
         return [part for piece in pieces for part in _split_after(is_end, piece)]
 
     return split_line
@@ -239,22 +234,30 @@ def _is_inside(words, piece, following, language):
         return following[0] < "\u2e80"
     base = _base(language)
     following = following.lstrip().lstrip(OPENING)
-    stem = _stem(word)
     is_lower = following[:1].islower()
-    if (is_lower or NUMBER.match(following)) and (
-        stem in BEFORE_NUMBERS or stem.endswith("str")
-    ):
+    stem = _stem(word)
+    if stem in BEFORE_NUMBERS or stem.endswith("str"):
+        if is_lower or NUMBER.match(following):
+            return True
+    if is_lower and base != "en":
         return True
-    if base != "en":
-        if is_lower:
-            return True
-        if stem in GERMAN:
-            return True
-        first_word = re.match(r"\w*", following).group().lower()
-        is_ordinal = stem.isdigit() and len(stem) <= 2 and first_word not in NO_NOUNS
-        if is_ordinal and following[:1].isalpha():
-            return _stem(before) not in BEFORE_NUMBERS  # "Nr. 5."
-    return base != "de" and stem in ENGLISH
+    if base in ("en", "") and stem in ENGLISH:
+        return True
+    if base in ("de", ""):
+        return stem in GERMAN or _is_ordinal(_stem(before), stem, following)
+    return False
+
+
+def _is_ordinal(before, stem, following):
+    """Return whether a number and a full stop are an ordinal: "am 3. Oktober"."""
+    first_word = re.match(r"\w*", following).group().lower()
+    return (
+        stem.isdigit()
+        and len(stem) <= 2
+        and following[:1].isalpha()
+        and first_word not in NO_NOUNS
+        and before not in BEFORE_NUMBERS  # "Nr. 5."
+    )
 
 
 def _stem(word):

@@ -176,7 +176,7 @@ def _segment(language, line):
     Its time grows with the square of the length of a text without spaces, so a long
     line is read in windows.
     """
-    pieces: List[str] = []
+    pieces = []
     position, size = 0, WINDOW
     while position < len(line):
         window = line[position : position + size]

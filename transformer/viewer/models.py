@@ -41,7 +41,9 @@ class Model:
     ):
         self.n_best = hp.hypotheses  # at most
         self.max_pieces = min(MAX_PIECES, hp.max_source_length)
-        self.languages = tuple(languages or read_languages(hp.data) or NEUTRAL_LANGUAGES)
+        self.languages = tuple(
+            languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
+        )
         # The page inspects the model in TensorFlow, also if another engine translates.
         self.translator = Translator.for_settings(
             hp,

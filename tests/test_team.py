@@ -16,12 +16,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer import hparams, trainer
+from transformer import hparams
 from transformer.commands import train
 from transformer.logdir import manifests
 from transformer.runtime import devices
 from transformer.runtime.signals import forward_signals
-from transformer.workers import exchange, launch
+from transformer.workers import agreement, exchange, launch
 from transformer.workers import team as workers
 from transformer.workers.cluster import Cluster, read_cluster
 from transformer.workers.exchange import ClusterSession, Exchange, make_packs
@@ -391,34 +391,28 @@ def test_workers_compare_settings_corpus_and_code():
     """But not the path of the data: folders may have other names there."""
     hp = hparams.HParams(data="a")
     other = hparams.HParams(data="b", seed=hp.seed + 1)
-    first = trainer.describe_configuration(
-        trainer.Run(hp, None, {"train": 64 * "1"}, None)
-    )
-    second = trainer.describe_configuration(
-        trainer.Run(other, None, {"train": 64 * "2"}, None)
-    )
+    first = agreement.describe_configuration(hp, {"train": 64 * "1"})
+    second = agreement.describe_configuration(other, {"train": 64 * "2"})
     different = {name for name in first if first[name] != second[name]}
     assert different == {"seed", "corpus train"} and "code" in first
 
 
 def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
     newest = manifests.find_checkpoint(trained, "newest")
-    description = trainer.identify_checkpoint(newest)
+    description = agreement.identify_checkpoint(newest)
     copy = corpora.copy_folder(trained, tmp_path / "copy")
     there = os.path.join(copy, os.path.basename(newest))
-    assert trainer.receive_start(copy, description).checkpoint == there
-    assert (
-        trainer.receive_start(copy, trainer.identify_checkpoint(None)).checkpoint
-        is None
-    )
+    assert agreement.find_agreed_checkpoint(copy, description) == there
+    nothing = agreement.identify_checkpoint(None)
+    assert agreement.find_agreed_checkpoint(copy, nothing) is None
     changed = dict(description, manifest=description["manifest"].replace("0", "1"))
     with pytest.raises(
         ValueError, match="expected the checkpoint .* differs from the chief's"
     ):
-        trainer.receive_start(copy, changed)
+        agreement.find_agreed_checkpoint(copy, changed)
     os.remove(there + ".index")
     with pytest.raises(ValueError, match=re.escape(copy)):
-        trainer.receive_start(copy, description)
+        agreement.find_agreed_checkpoint(copy, description)
 
 
 def test_packs_begin_with_the_last_layers():

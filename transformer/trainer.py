@@ -13,7 +13,7 @@ import hashlib
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -31,18 +31,16 @@ from transformer.logdir.history import (
     Lock,
     Meter,
     RunHistory,
-    current_versions,
     dev_hash,
     dev_search,
     read_dev_scores,
 )
-from transformer.logdir.names import BEST, MANIFEST, checkpoint_path, checkpoint_step
+from transformer.logdir.names import BEST, checkpoint_path, checkpoint_step
 from transformer.logdir.nonfinite import FiniteGuard
 from transformer.model import Transformer
 from transformer.runtime import ram
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.errors import (
-    CheckpointError,
     CorpusError,
     LogDirectoryError,
     LogDirectoryInUse,
@@ -80,6 +78,11 @@ from transformer.training import (
     shard_loss,
 )
 from transformer.translator import Translator
+from transformer.workers.agreement import (
+    describe_configuration,
+    find_agreed_checkpoint,
+    identify_checkpoint,
+)
 from transformer.workers.cluster import Cluster
 from transformer.workers.exchange import (
     FAILURES,
@@ -137,7 +140,7 @@ def train(
 
     1. `prepare_run` checks the settings and reads the data: a `Run`.
     2. The chief finds the checkpoint (`find_start`) and tells the other workers
-       (`receive_start`): a `Start`.
+       (`find_agreed_checkpoint`): a `Start`.
     3. `open_run` builds the graph, and gives the variables their values: an `OpenRun`.
     4. The chief locks the log directory, and writes its first files (`claim_logdir`).
        Nothing is written before this stage.
@@ -164,7 +167,7 @@ def train(
         ended the run.
     """
     run = prepare_run(hp, cluster, warn)
-    configuration = describe_configuration(run) if cluster else {}
+    configuration = describe_configuration(run.hp, run.checksums) if cluster else {}
     team = Team(cluster, configuration, warn, FAILURES)
     if not team.is_chief:
         follow(run, logdir, team)
@@ -862,7 +865,9 @@ def follow(run: Run, logdir: str, team: Team) -> None:
     """
     try:
         with team, tf.Graph().as_default():
-            start = receive_start(logdir, team.handshake())
+            checkpoint = find_agreed_checkpoint(logdir, team.handshake())
+            step = checkpoint_step(checkpoint) if checkpoint else 0
+            start = Start(step, checkpoint)
             with open_run(run, start, team) as opened:
                 guard = make_guard(opened, logdir)
                 update = opened.graph.update
@@ -873,68 +878,3 @@ def follow(run: Run, logdir: str, team: Team) -> None:
     except Ended as ended:
         if ended.status:
             raise
-
-
-def describe_configuration(run: Run) -> Dict[str, Any]:
-    """List the settings and versions that all workers must share: name → value."""
-    configuration = dataclasses.asdict(run.hp)
-    del configuration["data"]  # its path may differ from machine to machine
-    configuration.update(current_versions())
-    configuration["code"] = checksum_of_code()
-    for name, checksum in run.checksums.items():
-        configuration[f"corpus {name}"] = checksum[:8]
-    return configuration
-
-
-def checksum_of_code() -> str:
-    """Compute a checksum of the files of this package."""
-    package = os.path.dirname(os.path.abspath(__file__))
-    digest = hashlib.sha256()
-    for folder, folders, names in os.walk(package):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    digest.update(name.encode("utf-8") + b"\0" + file.read())
-    return digest.hexdigest()[:8]
-
-
-def identify_checkpoint(checkpoint: Optional[str]) -> Dict[str, str]:
-    """Identify a checkpoint by its name and its manifest, which lists its checksums.
-
-    Args:
-      checkpoint: its path, without file extensions, or None.
-
-    Returns:
-      "name" and "manifest"; {} for None.
-    """
-    if not checkpoint:
-        return {}
-    with open(checkpoint + MANIFEST, encoding="utf-8") as file:
-        return {"name": os.path.basename(checkpoint), "manifest": file.read()}
-
-
-def receive_start(logdir: str, identity: Dict[str, str]) -> Start:
-    """Find the checkpoint from which the chief continues, and verify it.
-
-    Args:
-      logdir: the log directory of this worker: the chief's, or a copy of it.
-      identity: from `identify_checkpoint` on the chief.
-
-    Raises:
-      CheckpointError: the checkpoint in `logdir` is not the chief's.
-    """
-    if not identity:
-        return Start(0)
-    name = os.path.basename(identity["name"])
-    path = os.path.join(logdir, name)
-    fault = manifests.find_fault(path)
-    if not fault and identify_checkpoint(path) != identity:
-        fault = f"{name} differs from the chief's"
-    if fault:
-        raise CheckpointError(
-            f"{logdir}: expected the checkpoint from which the chief continues, got "
-            f"none or another one ({fault}); give all workers the same folder, or a "
-            "copy of it"
-        )
-    return Start(checkpoint_step(path), path)

@@ -42,7 +42,7 @@ def make(folder):
     logs = folder + "/logs"
     corpora.run_train(data, logs, *FLAGS)
     with Translator.for_settings(hparams.load(logs), logs) as translator:
-        translator.restore()
+        translator.find_and_restore()
         translations = [best for best, *_ in translator.translate(LINES)]
     os.remove(logs + "/lock")
     [events] = glob.glob(logs + "/events.*")

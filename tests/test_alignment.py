@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 @pytest.fixture(scope="module")
 def translator(trained):
     with Translator.for_settings(hparams.load(trained), trained) as translator:
-        translator.restore()
+        translator.find_and_restore()
         yield translator
 
 

@@ -85,7 +85,7 @@ def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
     assert corpora.read_tree(logdir) == before
     assert hparams.load(out) == hparams.load(logdir)
     with Translator.for_settings(hparams.load(out), out) as translator:
-        translator.restore()
+        translator.find_and_restore()
         [[translation]] = translator.translate(["3 1 4"])
         assert np.isfinite(translation.score)
 

@@ -33,8 +33,8 @@ def other(digits, tmp_path_factory):
 def open_translator(*logdirs, n_best=1):
     """The translator of some log directories, with the best checkpoint of each."""
     models = hparams.load_each(logdirs, {"search": "beam", "max_extra_length": 3})
-    translator = Translator.for_settings(*models[0], n_best, others=models[1:])
-    translator.restore()
+    translator = Translator.for_settings(*models[0], n_best, other_models=models[1:])
+    translator.find_and_restore()
     return translator
 
 

@@ -30,7 +30,7 @@ def check_that_ctranslate2_agrees(logdir, data, out):
         with Translator.for_settings(hp, logdir) as translator, FastTranslator(
             out, hp
         ) as fast:
-            translator.restore()
+            translator.find_and_restore()
             pairs = [
                 (best, other)
                 for [best, *_], [other, *_] in zip(

@@ -39,7 +39,7 @@ def test_it_translates_as_it_did(recording):
     folder, recorded = recording
     logs = str(folder / "logs")
     with Translator.for_settings(hparams.load(logs), logs) as translator:
-        translator.restore()
+        translator.find_and_restore()
         translations = [best for best, *_ in translator.translate(format_fixture.LINES)]
     assert [each.text for each in translations] == [each["text"] for each in recorded]
     scores = [each["score"] for each in recorded]

@@ -112,7 +112,7 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
     assert vocabularies.target.encode_lines(["w5", ""]) == [[5], []]
     assert vocabularies.target.decode([2, 5, 6, 3, 7]) == "w5 w6"
     with Translator.for_settings(hparams.load(logdir), logdir) as translator:
-        translator.restore()
+        translator.find_and_restore()
         [[best]] = translator.translate(["w4 w5"])
         assert all(
             word in ("<UNK>",) or word.startswith("w") for word in best.text.split()
@@ -142,7 +142,7 @@ def test_sentences_of_the_tutorial_are_padded_as_in_the_original(capsys, tmp_pat
     scores, logits = [], []
     for padded in (hp, dataclasses.replace(hp, pad_sources_to=0)):
         with Translator.for_settings(padded, logdir) as translator:
-            translator.restore()
+            translator.find_and_restore()
             for lines in ([line], [line, "w6 w7 w8 w9 w10"]):
                 scores.append(translator.translate(lines)[0][0].score)
         with restored(
@@ -196,7 +196,7 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     hp = dataclasses.replace(hparams.load(logdir), search="greedy", max_extra_length=5)
     lines = ["2", "1;", "9_0", "0 1 2"]
     with Translator.for_settings(hp, logdir) as translator:
-        checkpoint = translator.restore()
+        checkpoint = translator.find_and_restore()
         vocabulary = translator.vocabularies.source
         texts = [best.text for [best] in translator.translate(lines)]
     sources = [[*ids, 1] for ids in vocabulary.encode_lines(lines)]

@@ -23,7 +23,7 @@ tf.ConfigProto = lambda **_: make_config(
 hp = dataclasses.replace(
     hparams.load(given["logdir"]), decode_batch_size=given["batch_size"])
 with Translator.for_settings(hp, given["logdir"]) as translator:
-    translator.restore()
+    translator.find_and_restore()
     found = translator.translate(given["lines"])
 json.dump([(best.text, best.score) for best, in found], sys.stdout)
 """

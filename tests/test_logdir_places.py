@@ -78,7 +78,7 @@ def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     corpora.run_command("eval", "--logdir", logdir, "--split", "dev")
     corpora.run_command("average", "--logdir", logdir, "--last=2", "--out", out)
     with Translator.for_settings(hparams.load(str(out)), str(out)) as translator:
-        translator.restore()
+        translator.find_and_restore()
         assert len(translator.translate(["1 2 3"])) == 1
     # It has learned nothing, and that is found.
     assert corpora.exit_status("doctor", "--logdir", logdir) == 1

@@ -23,7 +23,7 @@ def inspection(trained):
     with Translator.for_settings(
         hparams.load(trained), trained, 4, keep_history=True
     ) as translator:
-        translator.restore()
+        translator.find_and_restore()
         yield inspect_line(translator, LINE, padding=1)
 
 

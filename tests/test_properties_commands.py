@@ -118,7 +118,7 @@ def test_any_text_is_prepared_or_refused_in_one_line(
 def translator(trained):
     hp = hparams.resolve({"search": "greedy", "max_source_length": 40}, None, trained)
     with Translator.for_settings(hp, trained) as translator:
-        translator.restore()
+        translator.find_and_restore()
         yield translator
 
 

@@ -32,7 +32,7 @@ def translator(trained):
     with Translator.for_settings(
         hparams.load(trained), trained, 4, keep_history=True
     ) as opened:
-        opened.restore()
+        opened.find_and_restore()
         yield opened
 
 
@@ -154,7 +154,7 @@ def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
 def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
     hp = dataclasses.replace(hparams.load(trained), search=search)
     with Translator.for_settings(hp, trained, keep_history=True) as translator:
-        translator.restore()
+        translator.find_and_restore()
         [[best], _] = translator.translate(lines[:2], ["7 7", ""])
         assert best.text.startswith("7 7")
         inspection = inspect_line(translator, lines[0])

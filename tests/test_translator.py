@@ -31,7 +31,7 @@ def make_translator(trained):
         if key not in translators:
             hp = dataclasses.replace(hparams.load(trained), **changes)
             translators[key] = Translator.for_settings(hp, trained, n_best)
-            translators[key].restore()
+            translators[key].find_and_restore()
         return translators[key]
 
     yield make_translator
@@ -75,7 +75,7 @@ def test_how_many_batches_are_translated_at_once_changes_nothing(
     monkeypatch.setattr(sessions, "count_cores", lambda: 3)
     hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
     with Translator.for_settings(hp, trained, 4) as translator:
-        translator.restore()
+        translator.find_and_restore()
         assert_same(translator.translate(lines), translations)
 
 
@@ -188,11 +188,11 @@ def test_a_sample_depends_on_the_seed_and_the_number_of_its_line(
 ):
     """Not on the batch: each line by itself is drawn as among all lines."""
     sampler = make_translator(search="sample")
-    sampler.restore()
+    sampler.find_and_restore()
     together = sampler.translate(lines)
     in_pairs = make_translator(search="sample", decode_batch_size=2)
     assert_same(in_pairs.translate(lines), together)
-    sampler.restore()  # begins again
+    sampler.find_and_restore()  # begins again
     assert_same([sampler.translate([line])[0] for line in lines], together)
 
 
@@ -205,17 +205,18 @@ def test_a_translation_has_at_most_the_extra_length(make_translator, lines):
 # --- Open and close -------------------------------------------------------------------
 
 
-def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
+def test_find_and_restore_loads_the_best_checkpoint_and_restore_the_one_named(
     make_translator, trained, lines, translations
 ):
     translator = make_translator(4)
     best = manifests.find_checkpoint(trained, "best")
-    assert translator.restore() == best
+    assert translator.find_and_restore() == best
     steps = [s for s in manifests.list_steps(trained) if s != checkpoint_step(best)]
     other = checkpoint_path(trained, steps[0])
-    assert translator.restore(other) == other
+    translator.restore(other)
+    assert translator.checkpoints == [other]
     assert translator.translate(lines) != translations
-    translator.restore()
+    translator.find_and_restore()
     assert_same(translator.translate(lines), translations)
 
 
@@ -227,7 +228,7 @@ def test_the_package_has_it_under_its_own_name():
 
 def test_the_end_of_the_with_statement_closes_the_session(trained, lines):
     with Translator.for_settings(hparams.load(trained), trained) as translator:
-        translator.restore()
+        translator.find_and_restore()
         assert len(translator.translate(lines[:2])) == 2
     with pytest.raises(RuntimeError):
         translator.translate(lines[:2])
@@ -240,7 +241,7 @@ def test_a_log_directory_is_enough(make_translator, trained, lines):
     with Translator(trained) as translator:
         assert_same(translator.translate(lines), make_translator().translate(lines))
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "best")]
-    with Translator(trained, checkpoint="newest") as translator:
+    with Translator(trained, which="newest") as translator:
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "newest")]
 
 

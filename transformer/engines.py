@@ -50,8 +50,8 @@ def open_translator(
     Raises:
       TransformerError: as in Translator.
     """
-    (hp, logdir), *others = models
-    needs = {"ensembles": bool(others), **(needs or {})}
+    (hp, logdir), *other_models = models
+    needs = {"ensembles": bool(other_models), **(needs or {})}
     engine = choose_engine(engine, quantization, hp, warn, needs)
     if engine == TENSORFLOW:
         quantization = QUANTIZATIONS[0]
@@ -64,7 +64,7 @@ def open_translator(
         hp,
         logdir,
         n_best,
-        others=others,
+        other_models=other_models,
         engine=engine,
         quantization=quantization,
         warn=warn,

@@ -67,10 +67,10 @@ from transformer.blocks.masks import (
     local_mask,
     make_masks,
     nonzero_rows,
+    normalize_masks,
+    normalize_padding,
     padding_mask,
     proximity_bias,
-    resolve_masks,
-    resolve_padding,
     zero_masked,
 )
 from transformer.blocks.positions import POSITIONS
@@ -205,7 +205,7 @@ def positional_encoding(
 
 
 class AttentionSettings(NamedTuple):
-    """The settings that all attentions of a model share."""
+    """The arguments of `attention_sublayer` that all blocks of a model share."""
 
     num_units: int  # the width of all heads together
     num_heads: int  # H
@@ -237,7 +237,7 @@ def multihead_attention(
 ):
     """Perform multi-head attention, then add and normalize (section 3.2.2).
 
-    First, the masks are resolved. Keys that are padding are masked; by default, these
+    First, the masks are combined. Keys that are padding are masked; by default, these
     are the rows of `keys` that are exactly zero. With `causality`, the keys after a
     query are masked, too.
 
@@ -268,10 +268,9 @@ def multihead_attention(
       key_masks: bool or numbers [N, Tk] or [N, 1, 1, Tk], False or 0 = padding; Python
         True: no key is padding. By default, rows of `keys` that are exactly zero are
         padding.
-      query_masks: bool or numbers [N, Tq], or True; by default derived in the same way
-        from `queries`, and then their rows of padding stay zero in dialects with
-        `padding_stays_zero`. Given masks have no effect in dialects without
-        `mask_queries`.
+      query_masks: bool or numbers [N, Tq], or True; no effect in dialects without
+        `mask_queries`. By default, rows of `queries` that are exactly zero are padding,
+        and stay zero in dialects with `padding_stays_zero`.
       mask: a further mask, [Tq, Tk] or [N, H, Tq, Tk], such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits; finite: what
         is forbidden belongs in `mask`.
@@ -289,9 +288,8 @@ def multihead_attention(
       ValueError: an argument has a wrong type, rank or size, or eager mode is on;
         `num_heads` does not divide `num_units`, or the result cannot be added to the
         queries.
-      tf.errors.InvalidArgumentError: when the graph runs: a mask has numbers below 0,
-        so it is a bias; or it allows only padding (rows of zeros) in the whole batch,
-        so it is inverted.
+      tf.errors.InvalidArgumentError: when the graph runs, a mask is negative somewhere
+        (it is a bias), or True exactly for padding, rows of zeros (it is inverted).
     """
     refuse_eager("multihead_attention")
     dialect = resolve(dialect)
@@ -307,7 +305,7 @@ def multihead_attention(
     num_units, num_heads = _check_heads(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
     caller_masks = CallerMasks(key_masks, query_masks, mask, bias)
-    masks = resolve_masks(dialect, queries, keys, num_heads, caller_masks, causality)
+    masks = normalize_masks(dialect, queries, keys, num_heads, caller_masks, causality)
     relative = None
     if max_relative_position:
         relative = RelativePositions(
@@ -315,13 +313,13 @@ def multihead_attention(
             tf.range(tf.shape(keys)[1]),
             max_relative_position,
         )
-    dropout = Dropout(dropout_rate, is_training)
+    output_dropout = Dropout(dropout_rate, is_training)
     settings = AttentionSettings(
         num_units,
         num_heads,
         dialect,
-        dropout,
-        dropout.replace_rate(attention_dropout, dialect.attention_dropout),
+        output_dropout,
+        output_dropout.replace_rate(attention_dropout, dialect.attention_dropout),
         weights,
     )
     outputs, _ = attention_sublayer(
@@ -342,7 +340,7 @@ def attention_sublayer(
     relative: Optional[RelativePositions] = None,
     past: Optional[KeyValueCache] = None,
 ) -> Tuple[tf.Tensor, KeyValueCache]:
-    """Perform `multihead_attention` with arguments that are resolved.
+    """Perform `multihead_attention`, without the checks of its arguments.
 
     The model calls this in training, and in each step of a search.
 
@@ -359,12 +357,15 @@ def attention_sublayer(
     Returns:
       (float [N, Tq, D], the KeyValueCache of all keys).
     """
-    num_units, num_heads, dialect, dropout, weights_dropout, weights = settings
+    num_units = settings.num_units
+    num_heads = settings.num_heads
+    dialect = settings.dialect
     with tf.variable_scope(scope, reuse=reuse):
         x = _normalize_inputs(queries, dialect)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
-        present = keys  # [N, H, Tk, D / H] each
-        if not isinstance(keys, KeyValueCache):
+        if isinstance(keys, KeyValueCache):
+            present = keys  # [N, H, Tk, D / H] each
+        else:
             keys = x if keys is queries else keys
             present = keys_and_values(keys, num_units, num_heads, dialect)
         if past is not None:
@@ -377,19 +378,19 @@ def attention_sublayer(
             bias=masks.bias,
             relative=relative.look_up(num_units // num_heads) if relative else None,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
-            drop=functools.partial(weights_dropout.apply, name="weights"),
+            drop=functools.partial(settings.weights_dropout.apply, name="weights"),
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
         context = zero_masked(context, masks.queries)
-        if weights is not None:
+        if settings.weights is not None:
             name = tf.get_variable_scope().name
-            weights[name] = zero_masked(attention, masks.queries)
+            settings.weights[name] = zero_masked(attention, masks.queries)
         x = join_heads(context)  # [N, Tq, H * D / H]
         x = _project_outputs(x, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
-        return _add_and_normalize(queries, x, dialect, dropout), present
+        return _add_and_normalize(queries, x, dialect, settings.dropout), present
 
 
 class FeedforwardSettings(NamedTuple):
-    """The settings that all feed-forward layers of a model share."""
+    """The arguments of `feedforward_sublayer` that all blocks of a model share."""
 
     num_units: Tuple[int, int]  # F and D
     dialect: Dialect
@@ -444,17 +445,17 @@ def feedforward(
     dialect = resolve(dialect)
     inputs = check_tensor("feedforward: inputs", inputs, "float", "[N, T, D]")
     num_units = _check_widths(inputs.shape.as_list()[-1], num_units, dialect)
-    positions = None
+    token_mask = None
     if mask is not None:
-        positions = resolve_padding("feedforward: mask", mask, inputs)
-    dropout = Dropout(dropout_rate, is_training)
+        token_mask = normalize_padding("feedforward: mask", mask, inputs)
+    output_dropout = Dropout(dropout_rate, is_training)
     settings = FeedforwardSettings(
         num_units,
         dialect,
-        dropout,
-        dropout.replace_rate(inner_dropout, dialect.inner_dropout),
+        output_dropout,
+        output_dropout.replace_rate(inner_dropout, dialect.inner_dropout),
     )
-    outputs = feedforward_sublayer(inputs, settings, scope, reuse, positions)
+    outputs = feedforward_sublayer(inputs, settings, scope, reuse, token_mask)
     return _zero_padding(outputs, inputs, dialect) if mask is None else outputs
 
 
@@ -465,7 +466,7 @@ def feedforward_sublayer(
     reuse: Optional[bool] = None,
     mask=None,
 ):
-    """Compute `feedforward` with arguments that are resolved.
+    """Compute `feedforward`, without the checks of its arguments.
 
     Args:
       inputs: float [N, T, D].
@@ -477,14 +478,15 @@ def feedforward_sublayer(
     Returns:
       float [N, T, D].
     """
-    (inner_units, outer_units), dialect, dropout, inner_dropout = settings
+    inner_units, outer_units = settings.num_units
+    dialect = settings.dialect
     with tf.variable_scope(scope, reuse=reuse):
         x = _normalize_inputs(inputs, dialect)
         x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
-        x = inner_dropout.apply(x, "inner")
+        x = settings.inner_dropout.apply(x, "inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
         x = zero_masked(x, mask)
-        return _add_and_normalize(inputs, x, dialect, dropout)
+        return _add_and_normalize(inputs, x, dialect, settings.dropout)
 
 
 def _project_outputs(x, width: int, dialect: Dialect):
@@ -530,8 +532,8 @@ def _zero_padding(outputs, inputs, dialect: Dialect):
       dialect: a Dialect; not all keep padding zero.
     """
     if dialect.padding_stays_zero:
-        is_token = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
-        outputs = zero_masked(outputs, is_token[..., None])
+        token_mask = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
+        outputs = zero_masked(outputs, token_mask[..., None])
     return outputs
 
 

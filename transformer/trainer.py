@@ -323,8 +323,8 @@ def refuse_high_rate(hp: HParams) -> None:
     """Raise SettingsError for a factor of `noam` given to a schedule with a peak."""
     name = schedule_name(hp)
     peak = peak_rate(hp)
-    if peak > HIGHEST_PEAK and not SCHEDULES[name].is_scaled:
-        scaled = [other for other, row in SCHEDULES.items() if row.is_scaled]
+    if peak > HIGHEST_PEAK and not SCHEDULES[name].rate_is_factor:
+        scaled = [other for other, row in SCHEDULES.items() if row.rate_is_factor]
         raise SettingsError(
             f"learning_rate: expected at most {HIGHEST_PEAK}, because it is the peak "
             f"with the schedule {name} (with {' and '.join(scaled)}, it is a factor), "
@@ -335,7 +335,7 @@ def refuse_high_rate(hp: HParams) -> None:
 def describe_low_rate(hp: HParams) -> str:
     """Describe a factor so low that it looks like a peak; return "" for any other."""
     name = schedule_name(hp)
-    if not SCHEDULES[name].is_scaled or peak_rate(hp) >= LOWEST_PEAK:
+    if not SCHEDULES[name].rate_is_factor or peak_rate(hp) >= LOWEST_PEAK:
         return ""
     return (
         f"; this is low: with the schedule {name}, learning_rate is a factor (1 in the "

@@ -2,8 +2,8 @@
 
 The loss that training minimizes is computed in these steps:
 
-1. A shard (a whole batch in a single process) is cut into micro-batches, which do not
-   wait for each other (`shard_loss`).
+1. A shard (a whole batch in a single process) is cut into micro-batches: independent
+   subgraphs, which TensorFlow can run side by side (`shard_loss`).
 2. The model computes the logits of each micro-batch with dropout (`training_loss`).
    With R-Drop, it does so twice, with different dropout.
 3. Each target token is compared with its smoothed label: its cross entropy, in nats
@@ -43,7 +43,7 @@ LOSS_SCALE = "loss_scale"  # scope of variables that only checkpoints of float16
 
 
 class Loss(NamedTuple):
-    """A loss before division."""
+    """A loss summed over target tokens, and their number."""
 
     sum: tf.Tensor  # float32 scalar, in nats
     count: tf.Tensor  # float32 scalar, target tokens without padding
@@ -52,12 +52,12 @@ class Loss(NamedTuple):
 class SmoothedLabels(NamedTuple):
     """A smoothed one-hot label over V pieces, described by three numbers."""
 
-    true: float  # the label of the true piece
-    other: float  # the label of each other piece
+    on_target: float  # the label of the true piece
+    off_target: float  # the label of each other piece
     entropy: float  # subtracted from the loss of a token; 0: nothing is
 
 
-class Scaling(NamedTuple):
+class LossScaleState(NamedTuple):
     """The loss scale of an update in float16: tensors, or their values."""
 
     scale: tf.Tensor  # float32, the factor in the gradients of this update
@@ -69,7 +69,7 @@ class Metrics(NamedTuple):
     """Numbers of an update, which `trainer.Training.log_metrics` logs."""
 
     loss: tf.Tensor  # mean over the target tokens, with label smoothing, in nats
-    tokens: tf.Tensor  # target tokens without padding; with R-Drop, each counts twice
+    tokens: tf.Tensor  # target tokens without padding; R-Drop counts its two passes
     learning_rate: tf.Tensor
     gradient_norm: tf.Tensor  # before clipping
 
@@ -85,18 +85,18 @@ class Update(NamedTuple):
     accumulate: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
-    # (loss, norm of the gradients) of what this process computes in the current run;
-    # reading them changes nothing
+    # For diagnosis: the mean loss, and the norm of its gradients, of this worker's
+    # current shard.
     local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
     num_runs: int = 1
-    scaling: Optional[Scaling] = None  # only in float16; valid with `apply`
+    scaling: Optional[LossScaleState] = None  # only in float16; valid with `apply`
 
 
 class UpdateResult(NamedTuple):
     """The values of the numbers of an update."""
 
     metrics: Metrics
-    scaling: Optional[Scaling]  # only in float16
+    scaling: Optional[LossScaleState]  # only in float16
 
 
 # --- The loss: cross entropy with smoothed labels (section 5.4) -----------------------
@@ -113,7 +113,7 @@ def shard_loss(
       model: the model.
       shard: what this worker computes of a batch.
       hp: the settings.
-      micro_batches: the number of micro-batches. They do not wait for each other.
+      micro_batches: the number of micro-batches.
     """
     rows = tf.shape(shard.source)[0]
     losses = []
@@ -173,7 +173,7 @@ def smooth_all(epsilon: float, vocab_size: int) -> SmoothedLabels:
     Nothing is subtracted from the loss.
     """
     share = epsilon / vocab_size  # of each piece
-    return SmoothedLabels(true=1 - epsilon + share, other=share, entropy=0.0)
+    return SmoothedLabels(1 - epsilon + share, off_target=share, entropy=0.0)
 
 
 def smooth_others(epsilon: float, vocab_size: int) -> SmoothedLabels:
@@ -181,14 +181,14 @@ def smooth_others(epsilon: float, vocab_size: int) -> SmoothedLabels:
 
     The entropy of the labels is subtracted, so that a perfect model has a loss of 0.
     """
-    true = 1 - epsilon
-    other = epsilon / (vocab_size - 1)
+    on_target = 1 - epsilon
+    off_target = epsilon / (vocab_size - 1)
     entropy = -sum(
         times * label * math.log(label)
-        for times, label in ((1, true), (vocab_size - 1, other))
+        for times, label in ((1, on_target), (vocab_size - 1, off_target))
         if label > 0
     )
-    return SmoothedLabels(true, other, entropy)
+    return SmoothedLabels(on_target, off_target, entropy)
 
 
 SMOOTHINGS: Dict[str, Callable[[float, int], SmoothedLabels]] = {
@@ -240,25 +240,28 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
             tf.reduce_max(probabilities, -1)
         )
         logit = tf.gather(logits, pieces[:, None], batch_dims=1)[:, 0]  # [M]
-        result = normalizer - (labels.true - labels.other) * logit
-        if labels.other:
-            result -= labels.other * tf.reduce_sum(logits, -1)
-        true_minus_other = tf.constant(labels.true - labels.other, logits.dtype)
-        other = tf.constant(labels.other, logits.dtype)
-        return result, probabilities, pieces, true_minus_other, other
+        surplus = labels.on_target - labels.off_target
+        result = normalizer - surplus * logit
+        if labels.off_target:
+            result -= labels.off_target * tf.reduce_sum(logits, -1)
+        surplus = tf.constant(surplus, logits.dtype)
+        off_target = tf.constant(labels.off_target, logits.dtype)
+        return result, probabilities, pieces, surplus, off_target
 
     logits = tf.reshape(logits, [-1, vocab_size])
     return with_gradient("transformer/cross_entropy", losses, logits) - labels.entropy
 
 
 def _losses_gradient(
-    output, logits, probabilities, pieces, true_minus_other, other, upstream
+    output, logits, probabilities, pieces, surplus, off_target, upstream
 ):
     # 0, 1, ..., exact in float32, and computed on the device of the logits.
     rows = cast_to_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
     true_pieces = tf.stack([rows, cast_to_int64(pieces)], axis=1)  # [M, 2]
-    labels = tf.fill(tf.shape(rows), true_minus_other)  # [M]
-    difference = tf.tensor_scatter_nd_sub(probabilities - other, true_pieces, labels)
+    labels = tf.fill(tf.shape(rows), surplus)  # [M]
+    difference = tf.tensor_scatter_nd_sub(
+        probabilities - off_target, true_pieces, labels
+    )
     return [difference * upstream[:, None]]
 
 
@@ -308,7 +311,7 @@ def rsqrt(step, d_model: int, warmup_steps: int):
 
 
 def constant(step):
-    """Return 1."""
+    """Keep the learning rate constant: 1."""
     return tf.ones_like(step)
 
 
@@ -333,16 +336,16 @@ class Schedule(NamedTuple):
 
     function: Callable  # of the number of the update (float32 scalar, from 1) and:
     settings: Sequence[str]  # the names of its other arguments
-    is_scaled: bool  # whether `learning_rate` is a factor, not the peak
+    rate_is_factor: bool  # whether `learning_rate` is a factor, not the peak
 
 
 # The extension point for schedules.
 SCHEDULES: Dict[str, Schedule] = {
-    "noam": Schedule(noam, ["d_model", "warmup_steps"], is_scaled=True),
-    "noam_by_peak": Schedule(noam_by_peak, ["warmup_steps"], is_scaled=False),
-    "rsqrt": Schedule(rsqrt, ["d_model", "warmup_steps"], is_scaled=True),
-    "constant": Schedule(constant, [], is_scaled=False),
-    "linear": Schedule(linear, ["warmup_steps", "max_steps"], is_scaled=False),
+    "noam": Schedule(noam, ["d_model", "warmup_steps"], rate_is_factor=True),
+    "noam_by_peak": Schedule(noam_by_peak, ["warmup_steps"], rate_is_factor=False),
+    "rsqrt": Schedule(rsqrt, ["d_model", "warmup_steps"], rate_is_factor=True),
+    "constant": Schedule(constant, [], rate_is_factor=False),
+    "linear": Schedule(linear, ["warmup_steps", "max_steps"], rate_is_factor=False),
 }
 
 
@@ -352,15 +355,15 @@ def schedule_name(hp: HParams) -> str:
 
 
 def peak_rate(hp: HParams) -> float:
-    """Return the learning rate at the end of the warm-up; it is never higher."""
+    """Return the highest learning rate: that at the end of the warm-up, if any."""
     factor = hp.learning_rate or hp.resolved_dialect.learning_rate
-    if SCHEDULES[schedule_name(hp)].is_scaled:
+    if SCHEDULES[schedule_name(hp)].rate_is_factor:
         return factor * (hp.d_model * hp.warmup_steps) ** -0.5
     return factor
 
 
 def learning_rate(hp: HParams, global_step):
-    """Return the learning rate after `global_step` updates: float32 scalar."""
+    """Return the learning rate of update `global_step` + 1: float32 scalar."""
     schedule = SCHEDULES[schedule_name(hp)]
     factor = hp.learning_rate or hp.resolved_dialect.learning_rate
     step = tf.cast(global_step + 1, tf.float32)
@@ -399,8 +402,8 @@ def make_update(
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
     for gradient, variable in zip(gradients, variables):
         gradient.set_shape(variable.shape)
-    sums = [*gradients, loss.sum, loss.count]  # what an update adds up
-    token_count = tf.maximum(loss.count, 1.0)  # not 0 / 0 in an empty shard
+    sums = [*gradients, loss.sum, loss.count]  # summed over the runs of an update
+    token_count = tf.maximum(loss.count, 1.0)  # an empty shard has no tokens
     local_divisor = token_count * scale if loss_scale else token_count
     local_loss_and_norm = (
         loss.sum / token_count,
@@ -415,7 +418,10 @@ def make_update(
         if num_runs == 1:
             accumulate = tf.no_op()
             update_sums = sums
-            clear = list  # nothing is stored
+
+            def clear():  # nothing is stored
+                return []
+
         else:
             accumulate, update_sums, clear = _accumulate([sums])
         if exchange:
@@ -432,10 +438,10 @@ def make_update(
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = hp.resolved_dialect.adam
-    # It also depends on the loss, so that the loss is read before the accumulators are
-    # cleared.
+    # `are_finite` reads `mean_loss`, so the loss is read before the accumulators are
+    # cleared. If it is False, the learning rate is dead, and Adam is skipped.
     are_finite = tf.is_finite(mean_loss + norm)
-    adam = tf.train.AdamOptimizer(pass_if(are_finite, rate), beta1, beta2, epsilon)
+    adam = tf.train.AdamOptimizer(dead_unless(are_finite, rate), beta1, beta2, epsilon)
     apply = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([apply]):
         apply = tf.group(*clear())
@@ -515,7 +521,7 @@ class LossScale:
 
     def adapt(
         self, are_finite, global_step, rate, clear
-    ) -> Tuple[Scaling, tf.Operation]:
+    ) -> Tuple[LossScaleState, tf.Operation]:
         """Make the operation that adapts the factor and counts a skipped update.
 
         A skipped update counts as a step: batches are a function of the step, and the
@@ -526,11 +532,11 @@ class LossScale:
             finite. If they are not finite and the factor is at its floor, the update
             does not count as skipped: training fails.
           global_step: int64 variable.
-          rate: the learning rate, computed from the step before.
+          rate: the learning rate, computed before the step is counted.
           clear: function that makes the operations that clear accumulated sums.
 
         Returns:
-          (Scaling, the operation).
+          (LossScaleState, the operation).
         """
         good = tf.identity(self._good) + 1
         skipped = tf.identity(self._skipped)
@@ -547,14 +553,14 @@ class LossScale:
             tf.assign(self._skipped, skipped + tf.cast(is_skipped, tf.int64)),
         )
         with tf.control_dependencies([rate]):
-            one = pass_if(is_skipped, tf.ones([], tf.int64))
+            one = dead_unless(is_skipped, tf.ones([], tf.int64))
             count_step = tf.group(tf.assign_add(global_step, one))
         with tf.control_dependencies([count_step]):
             skip = tf.group(*clear())
-        return Scaling(self.value, skipped, is_skipped), tf.group(adapt, skip)
+        return LossScaleState(self.value, skipped, is_skipped), tf.group(adapt, skip)
 
 
-def pass_if(condition, value):
+def dead_unless(condition, value):
     """Return `value`, or a dead tensor if `condition` is False.
 
     TensorFlow skips every operation with a dead input: if the learning rate is dead, no
@@ -570,16 +576,16 @@ def can_continue(result: UpdateResult) -> bool:
     return is_finite or bool(scaling and scaling.is_skipped)
 
 
-def scaling_scalars(scaling: Optional[Scaling]) -> Dict[str, float]:
-    """Return the scalars to log for the values of a Scaling: name → value."""
+def scaling_scalars(scaling: Optional[LossScaleState]) -> Dict[str, float]:
+    """Return the scalars to log for the values of a LossScaleState: name → value."""
     if scaling is None:
         return {}
     skipped = float(scaling.skipped + scaling.is_skipped)
     return {"loss_scale": float(scaling.scale), "skipped_updates": skipped}
 
 
-def format_scaling(scaling: Optional[Scaling]) -> str:
-    """Format the values of a Scaling as the end of a log line; "" for None."""
+def format_scaling(scaling: Optional[LossScaleState]) -> str:
+    """Format the values of a LossScaleState as the end of a log line; "" for None."""
     if scaling is None:
         return ""
     skipped = scaling.skipped + scaling.is_skipped

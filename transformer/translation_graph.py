@@ -1,8 +1,8 @@
 """The graph of translation: one model, or an ensemble, with a search.
 
 `TranslationGraph` creates two kinds of ops: those that search for translations, and
-those that look inside the model while it reads a given translation. `Translator` feeds
-them.
+those of forced decoding, in which the model reads given translations. `Translator`
+feeds them.
 
 An ensemble averages the probabilities of its models. The models may differ in size,
 dialect and seed, but must have the same vocabularies. Each has its own variable scope,
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What the model computes while it reads given translations."""
+    """What the model computes in forced decoding, as it reads given translations."""
 
     weights: Dict[str, tf.Tensor]  # attention weights [N, H, Tq, Tk] by scope name
     log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
@@ -151,7 +151,12 @@ def draw_by_line(seed: int, line_numbers: Any) -> Callable:
 
 
 def search_from_memory(
-    hp: HParams, model: Any, memory: Any, source: Any, prefix: Any, options: Any
+    hp: HParams,
+    model: Union[Transformer, "Ensemble"],
+    memory: Any,
+    source: tf.Tensor,
+    prefix: tf.Tensor,
+    options: SearchOptions,
 ) -> Hypotheses:
     """Search for the translations of encoded sources.
 
@@ -244,13 +249,15 @@ class TranslationGraph:
         logits = self._model.decode(self.target_in, self._memory, weights=self._weights)
         log_probs = tf.nn.log_softmax(logits)
         is_piece = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
-        of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
-        of_target = of_target[..., 0] * is_piece
+        target_log_probs = tf.gather(
+            log_probs, self.target_out[..., None], batch_dims=2
+        )
+        target_log_probs = target_log_probs[..., 0] * is_piece
         lengths = tf.cast(_count_tokens(self.target_out), tf.float32)
-        scores = tf.reduce_sum(of_target, -1) / length_penalty(
+        scores = tf.reduce_sum(target_log_probs, -1) / length_penalty(
             lengths, self._hp.length_penalty
         )
-        return Inspection(self._weights, log_probs, of_target, scores)
+        return Inspection(self._weights, log_probs, target_log_probs, scores)
 
 
 # Ensembles

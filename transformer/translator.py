@@ -1,8 +1,7 @@
 """Translation: a log directory and lines of text → translations.
 
-Several log directories can translate together as an ensemble, which averages the
-probabilities of the models. The models may differ in size, dialect and seed, but must
-have the same vocabularies.
+Several log directories can translate together as an ensemble: see
+`translation_graph.py`.
 
     from transformer import Translator
 
@@ -75,9 +74,8 @@ from transformer.translation_graph import (
     make_search_options,
 )
 
-# A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
-# longer sentences, because the memory for attention grows with the square of the
-# length.
+# A batch holds at most `decode_batch_size` times this many pieces: fewer sentences if
+# they are longer.
 FULL_LENGTH = 64
 
 
@@ -96,18 +94,19 @@ class Translator(BaseTranslator):
             [[best]] = translator.translate(["Der Hund schläft."])
 
     It works with eager execution on or off, alongside other graphs and Translators, and
-    several threads may use it at once. Three things apply to the whole process:
-    `deterministic=True`; TensorFlow takes only as much GPU memory as it needs; and each
-    session has its own threads. For the last two, this class sets the environment
-    variables TF_FORCE_GPU_ALLOW_GROWTH and TF_OVERRIDE_GLOBAL_THREADPOOL, unless they
-    are already set.
+    several threads may use it at once. It sets three things for the whole process:
+
+    * `deterministic=True`: one thread, and deterministic kernels.
+    * TF_FORCE_GPU_ALLOW_GROWTH, unless it is set: TensorFlow takes only as much GPU
+      memory as it needs.
+    * TF_OVERRIDE_GLOBAL_THREADPOOL, unless it is set: each session has its own threads.
 
     Args:
       logdirs: a log directory, or several that translate together. The search uses the
         settings of the first.
       n_best: the number of translations of each line.
       keep_history: whether `search` returns the SearchHistory of a beam search.
-      checkpoint: the checkpoint to load: "best", "newest" or a step.
+      which: the checkpoint to load: "best", "newest" or a step.
       engine: "ctranslate2" for the fast engine, which only `translate` uses. Prefixes,
         alignments, the other methods, and whatever `choose_engine` refuses run on
         TensorFlow.
@@ -130,7 +129,7 @@ class Translator(BaseTranslator):
         logdirs: Union[str, "os.PathLike[str]", Sequence[str]],
         n_best: int = 1,
         keep_history: bool = False,
-        checkpoint: Union[str, int] = "best",
+        which: Union[str, int] = "best",
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
         warn: Callable[[str], None] = warnings.warn,
@@ -149,7 +148,7 @@ class Translator(BaseTranslator):
             logdirs = [os.fspath(logdirs)]
         models = load_each([os.fspath(logdir) for logdir in logdirs], changes)
         self._create(models, n_best, keep_history, engine, quantization, warn)
-        self.find_and_restore(checkpoint)
+        self.find_and_restore(which)
 
     @classmethod
     def for_settings(
@@ -158,27 +157,28 @@ class Translator(BaseTranslator):
         logdir: str,
         n_best: int = 1,
         keep_history: bool = False,
-        others: Sequence[Tuple[HParams, str]] = (),
+        other_models: Sequence[Tuple[HParams, str]] = (),
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
         warn: Callable[[str], None] = warnings.warn,
     ) -> "Translator":
         """Create a Translator from settings, before it has loaded a checkpoint.
 
-        Training uses it: there may be no checkpoint yet. Call `restore` to load one.
+        Training uses it: there may be no checkpoint yet. Call `find_and_restore` to
+        load one.
 
         Args:
           hp: the settings of the model and of the search.
           logdir: the log directory with the vocabulary and the checkpoints.
           n_best, keep_history, engine, quantization, warn: as in Translator.
-          others: (settings, log directory) of the other models of an ensemble.
+          other_models: (settings, log directory) of the others in an ensemble.
 
         Raises:
           SettingsError, VocabularyError: as in Translator.
         """
         validate(hp)
         translator = cls.__new__(cls)
-        models = [(hp, logdir), *others]
+        models = [(hp, logdir), *other_models]
         translator._create(models, n_best, keep_history, engine, quantization, warn)
         return translator
 
@@ -235,24 +235,21 @@ class Translator(BaseTranslator):
 
     # Checkpoints
 
-    def restore(self, checkpoint: str = "", member: int = 0) -> str:
-        """Load a checkpoint, by default the best; return its path.
+    def restore(self, path: str, member: int = 0) -> None:
+        """Load a checkpoint.
 
         Args:
-          checkpoint: the path, without file extensions.
+          path: the path of the checkpoint, without file extensions.
           member: the index of its model in an ensemble.
         """
-        if not checkpoint:
-            return self.find_and_restore()
         saver = self._ops.savers[member]
         scope = self._members[member].scope
         with self._session.graph.as_default():  # a Saver checks whether this is eager
-            checkpoints.restore(self._session, saver, checkpoint, scope)
-        self.checkpoints[member] = checkpoint
+            checkpoints.restore(self._session, saver, path, scope)
+        self.checkpoints[member] = path
         self._line_count = 0
         if self.engine == CTRANSLATE2:
-            self._open_fast(checkpoint)
-        return checkpoint
+            self._open_fast(path)
 
     def find_and_restore(self, which: Union[str, int] = "best") -> str:
         """Find a checkpoint of the log directory and load it; return its path.
@@ -415,8 +412,8 @@ class Translator(BaseTranslator):
         batch_size = self.hp.decode_batch_size
         start = 0
         while start < len(order):
-            that_fit = batch_size * FULL_LENGTH // lengths[order[start]]
-            end = start + min(batch_size, max(1, that_fit))
+            num_fitting = batch_size * FULL_LENGTH // lengths[order[start]]
+            end = start + min(batch_size, max(1, num_fitting))
             yield order[start:end]
             start = end
 
@@ -439,7 +436,7 @@ class Translator(BaseTranslator):
             "diverged"
         )
 
-    # A look inside the model, while it reads given translations
+    # Forced decoding: the model reads given translations
 
     def inspect(
         self,
@@ -447,7 +444,7 @@ class Translator(BaseTranslator):
         targets: Sequence[Sequence[int]],
         pick: Callable[[Inspection], Any],
     ) -> Any:
-        """Compute what the model does with given translations, as one batch.
+        """Force the decoder to given translations, and read its tensors, as one batch.
 
         Args:
           sources, targets: the ids of each line, without BOS and EOS.

@@ -101,7 +101,7 @@ def open_decoding(spec: dict) -> Measure:
         translator = Translator.for_settings(
             dataclasses.replace(hp, decode_batch_size=batch), spec["logdir"]
         )
-        translator.restore()
+        translator.find_and_restore()
         return translator
 
     def translate(lines, batch):

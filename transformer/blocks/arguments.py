@@ -41,7 +41,7 @@ def check_tensor(name: str, x, kind: str, *shapes: str):
         advice += f"cast it to {kind}32"
     elif sizes is None:
         advice = "" if any_rank and kind == "int" else "set its shape with set_shape"
-    elif not any_rank and len(sizes) not in ranks or kind == "float" and not sizes:
+    elif (not any_rank and len(sizes) not in ranks) or (kind == "float" and not sizes):
         advice = "reshape it"
     elif kind == "float" and sizes[-1] is None:
         advice = "set its last dimension with set_shape"
@@ -58,7 +58,7 @@ def format_shape(x, letters: Sequence[str] = ()) -> str:
     """Format the shape of a tensor, with letters or "?" for unknown sizes."""
     if x.shape.ndims is None:
         return "of unknown rank"
-    letters = [*letters, *"?" * x.shape.ndims]
+    letters = [*letters, *(["?"] * x.shape.ndims)]
     sizes = [
         letters[i] if size is None else str(size)
         for i, size in enumerate(x.shape.as_list())

@@ -60,8 +60,8 @@ def scaled_dot_product_attention(
         tf.matmul(queries, keys, transpose_b=True)
     )  # [N, H, Tq, Tk]
     if relative is not None:
-        of_keys, of_values = (tf.cast(vectors, queries.dtype) for vectors in relative)
-        logits += cast_to_float32(tf.einsum("nhqd,qkd->nhqk", queries, of_keys))
+        relative_keys, relative_values = (tf.cast(x, queries.dtype) for x in relative)
+        logits += cast_to_float32(tf.einsum("nhqd,qkd->nhqk", queries, relative_keys))
     if bias is not None:
         logits += tf.cast(bias, logits.dtype)
     if mask is not None:
@@ -71,7 +71,7 @@ def scaled_dot_product_attention(
     dropped = tf.cast(dropped, values.dtype)
     context = tf.matmul(dropped, values)  # [N, H, Tq, d_v]
     if relative is not None:
-        context += tf.einsum("nhqk,qkd->nhqd", dropped, of_values)
+        context += tf.einsum("nhqk,qkd->nhqd", dropped, relative_values)
     if mask is not None and fully_masked_is_zero:
         sees_a_key = tf.reduce_any(mask, -1, keepdims=True)
         context *= tf.cast(sees_a_key, context.dtype)
@@ -134,7 +134,7 @@ def keys_and_values(
 
 
 class RelativePositions(NamedTuple):
-    """The positions of queries and keys; larger distances share a vector."""
+    """The positions of queries and keys; distances are clipped to `max_distance`."""
 
     queries: tf.Tensor  # int [Tq]
     keys: tf.Tensor  # int [Tk]
@@ -208,22 +208,23 @@ def relative_bias(
         table = tf.cast(_table("keys", [heads, rows], width), queries.dtype)
     by_distance = tf.matmul(queries * width**-0.5, table[None], transpose_b=True)
     # Cut or pad the m - 1 distances of each side to T - 1.
-    cut = tf.maximum(max_distance - length, 0)
-    added = tf.maximum(length - max_distance, 0)
+    num_cut = tf.maximum(max_distance - length, 0)
+    num_left = tf.maximum(length - max_distance, 0)
     if causality:
-        by_distance = by_distance[..., cut:]
-        end = tf.maximum(length - 1, 0)
+        by_distance = by_distance[..., num_cut:]
+        num_right = tf.maximum(length - 1, 0)
     else:
-        by_distance = by_distance[..., cut : rows - cut]
-        end = added
-    return _by_position(tf.pad(by_distance, [[0, 0]] * 3 + [[added, end]]))
+        by_distance = by_distance[..., num_cut : rows - num_cut]
+        num_right = num_left
+    return _skew(tf.pad(by_distance, [[0, 0]] * 3 + [[num_left, num_right]]))
 
 
-def _by_position(by_distance):
-    """Move column T - 1 + j - i of row i to column j: [N, H, T, 2T - 1] → [N, H, T, T].
+def _skew(by_distance):
+    """Turn distances into positions: [N, H, T, 2T - 1] → [N, H, T, T] (Huang et al.).
 
-    Each row gets one more column; then the rows are concatenated, and cut into rows of
-    2T - 1 columns again. This shifts row i to the right by i.
+    Column T - 1 + j - i of row i becomes column j. Each row gets one more column; then
+    the rows are concatenated, and cut into rows of 2T - 1 columns again. This shifts
+    row i to the right by i.
     """
     batch, heads, length, columns = shape_list(by_distance)
     flat = tf.reshape(
@@ -286,21 +287,23 @@ def local_attention(
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
     starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
-    members = starts + tf.range(block_length)[None, :]  # [blocks, B]
+    block_positions = starts + tf.range(block_length)[None, :]  # [blocks, B]
     positions = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
 
     def in_blocks(x, axis):
-        return tf.gather(_padded(x, axis, 0, padding), members, axis=axis)
+        return tf.gather(_pad_axis(x, axis, 0, padding), block_positions, axis=axis)
 
     def in_windows(x, axis):
         return tf.gather(
-            _padded(x, axis, before, padding + after), positions + before, axis=axis
+            _pad_axis(x, axis, before, padding + after), positions + before, axis=axis
         )
 
     inside = tf.logical_and(positions >= 0, positions < length)
     mask = inside[:, None, :]  # [blocks, 1, W]
     if causality:
-        mask = tf.logical_and(mask, positions[:, None, :] <= members[:, :, None])
+        mask = tf.logical_and(
+            mask, positions[:, None, :] <= block_positions[:, :, None]
+        )
     if key_mask is not None:
         key_mask = tf.convert_to_tensor(key_mask)
         if key_mask.shape.ndims == 2:
@@ -320,7 +323,7 @@ def local_attention(
     return context[:, :, :length], weights
 
 
-def _padded(x, axis, before, after):
+def _pad_axis(x, axis, before, after):
     """Pad `x` with zeros (or False) before and after it along an axis."""
     sizes = [[0, 0]] * x.shape.ndims
     sizes[axis] = [before, after]

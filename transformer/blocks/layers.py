@@ -136,13 +136,14 @@ def dropout(
         )
     if not is_training:
         return inputs
-    wide = cast_to_float32(inputs)
+    inputs32 = cast_to_float32(inputs)
+    # Of the 256 values of a random byte, those below the threshold drop an element.
     if tf.is_tensor(rate):
-        threshold = tf.cast(tf.minimum(tf.round(rate * 256), 255), wide.dtype)
-        limit = tf.cast(threshold, tf.uint8)
+        threshold = tf.cast(tf.minimum(tf.round(rate * 256), 255), inputs32.dtype)
+        byte_threshold = tf.cast(threshold, tf.uint8)
     elif rate:
         threshold = min(round(rate * 256), 255)
-        limit = np.uint8(threshold)
+        byte_threshold = np.uint8(threshold)
     else:
         return inputs
     shape = tf.shape(inputs)
@@ -153,9 +154,10 @@ def dropout(
             sizes[dimension] = 1
         shape = tf.stack(sizes)
         size = functools.reduce(operator.mul, sizes)
-    keep = _random_bytes(size, seed, name) >= limit
+    keep = _random_bytes(size, seed, name) >= byte_threshold
     keep = tf.reshape(keep[:size], shape)
-    dropped = wide * (tf.cast(keep, wide.dtype) * (256 / (256 - threshold)))
+    scales = tf.cast(keep, inputs32.dtype) * (256 / (256 - threshold))
+    dropped = inputs32 * scales
     return tf.cast(dropped, inputs.dtype)
 
 
@@ -195,8 +197,8 @@ def _random_bytes(size, seed, name):
     with tf.device("/cpu:0"):  # kernels read their seed on the CPU
         if seed is None:
             seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
-        site = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
-        seed = tf.cast(seed, tf.int64) + tf.constant([site, 0], tf.int64)
+        op_seed = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+        seed = tf.cast(seed, tf.int64) + tf.constant([op_seed, 0], tf.int64)
     words = tf.random.stateless_uniform(
         [(size + 3) // 4], seed, -(2**31), 2**31 - 1, tf.int32
     )
@@ -213,7 +215,7 @@ def dense(
     scope: str = "dense",
     activation: Optional[Callable] = None,
 ):
-    """Compute activation(x W + b) along the last axis, as `tf.layers.dense` did.
+    """Compute activation(x W + b) along the last axis.
 
     Args:
       inputs: float [..., in]; `in` must be static.
@@ -392,10 +394,10 @@ def standardize(inputs, epsilon: float, gamma, beta):
 def _standardize_gradients(output, x, gamma, standard, scale, upstream):
     gamma_gradient = _sum_rows(upstream * standard, gamma.shape.as_list()[0])
     upstream = upstream * gamma
-    along = tf.reduce_mean(upstream * standard, -1, keepdims=True) * scale
+    projection = tf.reduce_mean(upstream * standard, -1, keepdims=True) * scale
     upstream = upstream * scale
-    shared = tf.reduce_mean(upstream, -1, keepdims=True)
-    return [upstream - standard * along - shared, gamma_gradient]
+    mean = tf.reduce_mean(upstream, -1, keepdims=True)
+    return [upstream - standard * projection - mean, gamma_gradient]
 
 
 register_gradient("transformer/standardize", _standardize_gradients)

@@ -2,9 +2,9 @@
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 AttentionMasks holds all masks of one attention. The model makes it with `make_masks`;
-`multihead_attention` makes it with `resolve_masks` from the masks of its caller. Their
-shapes are checked at once, their values when the graph runs: additive masks and
-inverted masks have the right shape, but would direct attention to the padding.
+`multihead_attention` makes it with `normalize_masks` from the masks of its caller.
+Shapes of callers' masks are checked at once. Values are checked when the graph runs,
+because a bias or an inverted mask has the right shape, but attends to the padding.
 """
 
 import warnings
@@ -163,7 +163,7 @@ class CallerMasks(NamedTuple):
     bias: Any = None
 
 
-def resolve_masks(
+def normalize_masks(
     dialect: Dialect,
     queries,
     keys,
@@ -205,17 +205,17 @@ def resolve_masks(
         key_masks = nonzero_rows(keys, dialect.padded_row)
     else:
         name = f"{block}: key_masks"
-        key_masks = _resolve(name, key_masks, check_keys)
+        key_masks = _normalize(name, key_masks, check_keys)
         key_masks = _refuse_inverted(name, key_masks, keys)
     if query_masks is not None:
         name = f"{block}: query_masks"
-        query_masks = _resolve(name, query_masks, check_queries)
+        query_masks = _normalize(name, query_masks, check_queries)
         query_masks = _refuse_inverted(name, query_masks, queries)
     elif dialect.mask_queries:
         query_masks = nonzero_rows(queries, dialect.padded_row)
     if mask is not None:
         name = f"{block}: mask"
-        mask = _resolve(name, mask, check_pairs)
+        mask = _normalize(name, mask, check_pairs)
         if mask is not None and mask.shape.as_list()[1:3] == [1, 1]:  # of padding
             mask = _refuse_inverted(name, mask, keys)
     if bias is not None:
@@ -227,7 +227,7 @@ def resolve_masks(
     return make_masks(dialect, key_masks, query_masks, mask, bias)
 
 
-def resolve_padding(name: str, mask, inputs):
+def normalize_padding(name: str, mask, inputs):
     """Convert a padding mask of a caller to bool, and check it.
 
     Args:
@@ -246,12 +246,12 @@ def resolve_padding(name: str, mask, inputs):
     def check_shape(name, mask):
         _check_padding(name, mask, "[N, T]", sizes)
 
-    mask = _resolve(name, mask, check_shape)
+    mask = _normalize(name, mask, check_shape)
     mask = _refuse_inverted(name, mask, inputs)
     return None if mask is None else mask[..., None]
 
 
-def _resolve(name: str, mask, check_shape: Callable):
+def _normalize(name: str, mask, check_shape: Callable):
     """Convert a mask of a caller to bool, and check it; Python True becomes None.
 
     Args:

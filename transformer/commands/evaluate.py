@@ -298,7 +298,7 @@ def translate(
     with Translator.for_settings(
         hp,
         logdir,
-        others=models[1:],
+        other_models=models[1:],
         engine=engine.name,
         quantization=engine.quantization,
         warn=engine.warn,

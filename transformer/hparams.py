@@ -255,7 +255,7 @@ class HParams:
         return self.num_decoder_blocks or self.num_blocks
 
     @property
-    def hypotheses(self) -> int:
+    def num_hypotheses(self) -> int:
         """The number of hypotheses that the search keeps: 1 without a beam."""
         return self.beam_size if self.search == "beam" else 1
 
@@ -410,10 +410,10 @@ def refuse_n_best(n_best: int, hp: HParams) -> None:
         operator.index(n_best)
     except TypeError:
         raise SettingsError(f"n_best: expected an integer, got {n_best!r}") from None
-    if not 1 <= n_best <= hp.hypotheses:
+    if not 1 <= n_best <= hp.num_hypotheses:
         advice = "raise beam_size" if hp.search == "beam" else "choose the search beam"
         raise SettingsError(
-            f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: the search "
+            f"n_best: expected 1 to {hp.num_hypotheses}, got {n_best}: the search "
             f"{hp.search} finds no more; {advice}"
         )
 
@@ -432,20 +432,20 @@ def save(hp: HParams, logdir: str) -> None:
         file.write("\n")
 
 
-def load(logdir: str, changes: Optional[Dict[str, Any]] = None) -> HParams:
-    """Load the settings saved in `logdir`, overridden by `changes`.
+def load(logdir: str, overrides: Optional[Dict[str, Any]] = None) -> HParams:
+    """Load the settings saved in `logdir`, with `overrides`.
 
     Raises:
       LogDirectoryNotFound: there are no saved settings.
-      SettingsError: they cannot work, or one of the changes would have no effect.
+      SettingsError: they cannot work, or an override would have no effect.
     """
-    changes = changes or {}
-    hp = HParams(**{**read(logdir), **changes})
+    overrides = overrides or {}
+    hp = HParams(**{**read(logdir), **overrides})
     validate(hp)
     unused = [
         name
         for name in SAMPLING
-        if changes.get(name, FIELDS[name].default) != FIELDS[name].default
+        if overrides.get(name, FIELDS[name].default) != FIELDS[name].default
     ]
     if unused and hp.search != "sample":
         raise SettingsError(
@@ -456,12 +456,12 @@ def load(logdir: str, changes: Optional[Dict[str, Any]] = None) -> HParams:
 
 
 def load_each(
-    logdirs: Sequence[str], changes: Dict[str, Any]
+    logdirs: Sequence[str], overrides: Dict[str, Any]
 ) -> List[Tuple[HParams, str]]:
     """Load (settings, log directory) of each log directory; see `load`."""
     if not logdirs:
         raise LogDirectoryError("no log directory: expected one or more")
-    return [(load(logdir, changes), logdir) for logdir in logdirs]
+    return [(load(logdir, overrides), logdir) for logdir in logdirs]
 
 
 def read(logdir: str) -> Dict[str, Any]:
@@ -505,35 +505,38 @@ def check_types(values: Dict[str, Any], origin: str) -> Dict[str, Any]:
 
 
 def refuse_other_architecture(
-    changes: Dict[str, Any], saved: Dict[str, Any], path: str, argument: str = "logdir"
+    overrides: Dict[str, Any],
+    saved: Dict[str, Any],
+    path: str,
+    argument: str = "logdir",
 ) -> None:
-    """Raise ArchitectureMismatch if `changes` change a saved setting of the model.
+    """Raise ArchitectureMismatch if `overrides` change a saved setting of the model.
 
     Args:
-      changes, saved: name → value.
+      overrides, saved: name → value.
       path: the file of the saved settings.
       argument: the argument of `resolve` that named its folder.
     """
-    for name in sorted(set(changes) & set(saved)):
+    for name in sorted(set(overrides) & set(saved)):
         is_fixed = FIELDS[name].metadata["group"] == "model"
-        if is_fixed and changes[name] != saved[name]:
+        if is_fixed and overrides[name] != saved[name]:
             raise ArchitectureMismatch(
                 f"{name} is fixed by {path}: expected {saved[name]!r}, got "
-                f"{changes[name]!r}",
+                f"{overrides[name]!r}",
                 argument,
             )
 
 
 def resolve(
-    changes: Dict[str, Any],
+    overrides: Dict[str, Any],
     preset: Optional[str] = None,
     logdir: Optional[str] = None,
     init_from: Optional[str] = None,
 ) -> HParams:
-    """Resolve the settings: defaults < preset < logdir/hparams.json < `changes`.
+    """Resolve the settings: defaults < preset < logdir/hparams.json < `overrides`.
 
     Args:
-      changes: the settings that were named, for example on the command line.
+      overrides: the settings that were named, for example on the command line.
       preset: a name in `PRESETS`, or None.
       logdir: a log directory, or None; it may not exist yet.
       init_from: the log directory from which a new training run takes its first weights
@@ -549,18 +552,18 @@ def resolve(
     if preset:
         refuse_unknown("preset", preset, PRESETS)
     values = check_types(PRESETS[preset], f"preset {preset}") if preset else {}
-    changes = check_types(changes, "command line")
+    overrides = check_types(overrides, "command line")
     if logdir and has_settings(logdir):
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
-        refuse_other_architecture(changes, saved, os.path.join(logdir, FILE_NAME))
+        refuse_other_architecture(overrides, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     if init_from and not (logdir and manifests.has_checkpoint(logdir)):
         saved = {**MODEL_DEFAULTS, **read(init_from)}
         model = {name: saved[name] for name in MODEL_DEFAULTS}
         path = os.path.join(init_from, FILE_NAME)
-        refuse_other_architecture({**values, **changes}, model, path, "init_from")
+        refuse_other_architecture({**values, **overrides}, model, path, "init_from")
         values.update(model)
-    values.update(changes)
+    values.update(overrides)
     hp = HParams(**values)
     validate(hp)
     return hp

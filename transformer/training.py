@@ -213,12 +213,12 @@ def cross_entropy(
       Loss.
     """
     pieces = tf.reshape(cast_to_int64(target_out), [-1])  # [M]
-    losses = cross_entropies(logits, pieces, epsilon, smoothing)  # [M]
+    losses = token_cross_entropies(logits, pieces, epsilon, smoothing)  # [M]
     is_counted = tf.cast(is_token(pieces), tf.float32)  # [M]
     return Loss(tf.reduce_sum(losses * is_counted), tf.reduce_sum(is_counted))
 
 
-def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"):
+def token_cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"):
     """Compute the cross entropy of each token, including padding: float [M].
 
     Args:

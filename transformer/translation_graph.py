@@ -175,7 +175,7 @@ def search_from_memory(
     limits = tf.maximum(limits, _count_tokens(prefix) + 1)  # int64 [N]
     if hp.min_length:
         limits = tf.maximum(limits, np.int64(hp.min_length + 1))
-    step, state = model.start_search(memory, hp.hypotheses)
+    step, state = model.start_search(memory, hp.num_hypotheses)
     search = SEARCHES[hp.search]
     return search(step, state, limits, options._replace(prefix=prefix))
 

@@ -113,7 +113,7 @@ class Translator(BaseTranslator):
       quantization: for the fast engine: "float32" or "int8".
       warn: function of a text; called for each broken checkpoint that is skipped, and
         if the fast engine cannot be used.
-      changes: settings of the search that replace the saved ones, such as
+      overrides: settings of the search that replace the saved ones, such as
         `beam_size=1`.
 
     Raises:
@@ -133,20 +133,20 @@ class Translator(BaseTranslator):
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
         warn: Callable[[str], None] = warnings.warn,
-        **changes: Any,
+        **overrides: Any,
     ):
         if isinstance(logdirs, HParams):
             raise SettingsError(
                 "Translator: expected a log directory, got settings: write "
                 "Translator.for_settings(hp, logdir)"
             )
-        for name in changes:
+        for name in overrides:
             refuse_unknown("search setting", name, DECODING)
-        changes = check_types(changes, "Translator")
-        changes.setdefault("deterministic", False)  # applies to the process
+        overrides = check_types(overrides, "Translator")
+        overrides.setdefault("deterministic", False)  # applies to the process
         if isinstance(logdirs, (str, os.PathLike)):
             logdirs = [os.fspath(logdirs)]
-        models = load_each([os.fspath(logdir) for logdir in logdirs], changes)
+        models = load_each([os.fspath(logdir) for logdir in logdirs], overrides)
         self._create(models, n_best, keep_history, engine, quantization, warn)
         self.find_and_restore(which)
 

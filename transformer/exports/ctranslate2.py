@@ -409,8 +409,8 @@ class FastTranslator(BaseTranslator):
         results = _run_in_thread(
             self._model.translate_batch,
             list(pieces.values()),
-            beam_size=self.hp.hypotheses,
-            num_hypotheses=self.hp.hypotheses,
+            beam_size=self.hp.num_hypotheses,
+            num_hypotheses=self.hp.num_hypotheses,
             length_penalty=0,
             max_batch_size=max(1, min(self.hp.decode_batch_size, per_core)),
             return_scores=True,
@@ -663,8 +663,8 @@ def describe_export(hp: HParams, name: str, quantization: str) -> "Exported":
     from transformer.exports.card import Exported
 
     options = (
-        f"beam_size={hp.hypotheses}, num_hypotheses={hp.hypotheses}, length_penalty=0, "
-        f"min_decoding_length={hp.min_length}, "
+        f"beam_size={hp.num_hypotheses}, num_hypotheses={hp.num_hypotheses}, "
+        f"length_penalty=0, min_decoding_length={hp.min_length}, "
         f"no_repeat_ngram_size={hp.no_repeat_ngram}, max_input_length=0, "
         f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "
         "return_scores=True"

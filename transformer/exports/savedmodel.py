@@ -129,7 +129,7 @@ def describe_export(
         "",
         signatures,
     ]
-    beam = f" of {hp.hypotheses}" if hp.search == "beam" else ""
+    beam = f" of {hp.num_hypotheses}" if hp.search == "beam" else ""
     search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"
     for rule in ("min_length", "no_repeat_ngram", "temperature", "top_k", "top_p"):
         value = search_settings(hp).get(rule, FIELDS[rule].default)

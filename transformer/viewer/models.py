@@ -39,7 +39,7 @@ class Model:
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
     ):
-        self.n_best = hp.hypotheses  # at most
+        self.n_best = hp.num_hypotheses  # at most
         self.max_pieces = min(MAX_PIECES, hp.max_source_length)
         self.languages = tuple(
             languages or read_languages(hp.data) or NEUTRAL_LANGUAGES

@@ -13,7 +13,7 @@ from transformer.blocks import arguments
 from transformer.blocks import layers as block_layers
 from transformer.compat.variables import original_variables
 from transformer.decoding import SearchOptions, filter_logits
-from transformer.training import cross_entropies
+from transformer.training import token_cross_entropies
 
 __all__ = [
     "apply_norm",
@@ -550,7 +550,7 @@ def _label_losses(logits, labels, epsilon):
     """Return the loss of each label, smoothed as in tensor2tensor: float [...]."""
     if tf.is_tensor(epsilon):
         raise ValueError(f"label smoothing: expected a Python number, got {epsilon}")
-    losses = cross_entropies(logits, tf.reshape(labels, [-1]), epsilon, "others")
+    losses = token_cross_entropies(logits, tf.reshape(labels, [-1]), epsilon, "others")
     return tf.reshape(losses, shape_list(labels))
 
 

@@ -13,7 +13,8 @@ score, and the pairs of words that correspond, source-target, counted from 0, su
 0-0 2-1. transformer-tf align chooses the attention from which the pairs are taken.
 
 A model that was trained on sentences loses the second of two in a line: --split
-translates each sentence by itself.
+translates each sentence by itself, in some 300 languages with sentencex (the extra
+`sentences`), in German and English without it.
 
 Several log directories translate together: their probabilities are averaged.
 

@@ -132,10 +132,11 @@ def run(args: argparse.Namespace) -> None:
         return measure_quality(lines, text, args.samples, encoder)
 
     if args.checkpoint == ALL:
-        systems = run_all(models, text, engine, measure, args.json)
-        warn_of_references(args.files, text, systems[-1].lines, args.warn)
-        warn_of_translations(systems[-1], text, args.warn)
-        refuse_unwritten(systems)
+        by_checkpoint = run_all(models, text, engine, measure, args.json)
+        newest = by_checkpoint[-1]
+        warn_of_references(args.files, text, newest.lines, args.warn)
+        warn_of_translations(newest, text, args.warn)
+        refuse_unwritten(by_checkpoint)
         return
     for other in others.values():
         if not isinstance(other, Translations):

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.commands.advice import advice_for
 from transformer.logdir import checkpoints, manifests
-from transformer.logdir.names import BEST, LATEST, NEWEST, SAVING, checkpoint_step
+from transformer.logdir.names import BEST, LATEST, REGULAR, SAVING, checkpoint_step
 from transformer.runtime.errors import CheckpointNotFound
 
 
@@ -114,7 +114,7 @@ def cut(path):
 def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
     write(7)
     checkpoints.save_best(str(tmp_path), 7)
-    for kind in (NEWEST, BEST):
+    for kind in (REGULAR, BEST):
         lines = (tmp_path / f"{kind}-7.sha256").read_text().split("\n")
         assert lines == [
             hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() + "  " + name
@@ -286,7 +286,7 @@ def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
     assert manifests.list_steps(logdir)[-1] == 20
     assert manifests.list_steps(logdir, BEST) == [20]
     assert set(os.listdir(logdir)) == {LATEST} | {
-        f"{kind}-20{ending}" for kind in (BEST, NEWEST) for ending in ENDINGS
+        f"{kind}-20{ending}" for kind in (BEST, REGULAR) for ending in ENDINGS
     }
 
 
@@ -297,7 +297,7 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     before = corpora.read_tree(tmp_path)
     (tmp_path / SAVING).mkdir()
     (tmp_path / SAVING / "model.ckpt-30.index").write_bytes(b"half")
-    for kind in (NEWEST, BEST):
+    for kind in (REGULAR, BEST):
         (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
     checkpoints.remove_unfinished(logdir)
     assert corpora.read_tree(tmp_path) == before

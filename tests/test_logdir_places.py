@@ -20,7 +20,7 @@ from transformer.logdir.names import (
     BEST,
     INDEX,
     MANIFEST,
-    NEWEST,
+    REGULAR,
     checkpoint_path,
     checkpoint_step,
 )
@@ -191,7 +191,7 @@ def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
 def spoiled(logdir, spoil):
     """The log directory, its only checkpoint with variables that `spoil` changed."""
     arrays = checkpoints.read_variables(manifests.find_checkpoint(logdir))
-    for kind in (NEWEST, BEST):
+    for kind in (REGULAR, BEST):
         for step in manifests.list_steps(logdir, kind):
             checkpoints._remove(checkpoint_path(logdir, step, kind))
     for name, array in arrays.items():

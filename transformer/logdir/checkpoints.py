@@ -44,7 +44,7 @@ from transformer.logdir.names import (
     INDEX,
     LATEST,
     MANIFEST,
-    NEWEST,
+    REGULAR,
     SAVING,
     checkpoint_path,
 )
@@ -365,8 +365,8 @@ def _keep_newest(logdir, step, keep):
     """List the newest `keep` checkpoints up to a step; remove the earlier ones."""
     steps = [other for other in list_steps(logdir) if other <= step][-keep:]
     if steps:
-        _write_list(logdir, [f"{NEWEST}-{step}" for step in steps])
-    for old in list_all_steps(logdir, NEWEST):  # whole or not
+        _write_list(logdir, [f"{REGULAR}-{step}" for step in steps])
+    for old in list_all_steps(logdir, REGULAR):  # whole or not
         if old < step and old not in steps:
             _remove(checkpoint_path(logdir, old))
 
@@ -381,7 +381,7 @@ def _write_list(logdir, names):
 def remove_unfinished(logdir: str) -> None:
     """Remove files of checkpoints that a killed process was writing or removing."""
     endings = f"{re.escape(MANIFEST)}|{re.escape(DATA)}.*"
-    pattern = re.compile(rf"((?:{NEWEST}|{BEST})-\d+)(?:{endings})")
+    pattern = re.compile(rf"((?:{REGULAR}|{BEST})-\d+)(?:{endings})")
     for name in os.listdir(logdir):
         match = pattern.fullmatch(name)
         if match and not os.path.exists(os.path.join(logdir, match.group(1) + INDEX)):

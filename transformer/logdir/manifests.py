@@ -21,7 +21,7 @@ from transformer.logdir.names import (
     BEST,
     INDEX,
     MANIFEST,
-    NEWEST,
+    REGULAR,
     SAVING,
     SETTINGS,
     checkpoint_path,
@@ -47,12 +47,12 @@ class Manifest(NamedTuple):
 # --- List and find --------------------------------------------------------------------
 
 
-def list_steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
+def list_steps(logdir: str, kind: str = REGULAR, ending: str = INDEX) -> List[int]:
     """List the steps of the checkpoints of one kind in `logdir`, ascending.
 
     Args:
       logdir: the log directory, which may be missing.
-      kind: NEWEST or BEST.
+      kind: REGULAR or BEST.
       ending: the extension of the file by which a checkpoint is recognized.
     """
     pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
@@ -61,7 +61,7 @@ def list_steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int
     return sorted(int(match.group(1)) for match in matches if match)
 
 
-def list_all_steps(logdir: str, kind: str = NEWEST) -> List[int]:
+def list_all_steps(logdir: str, kind: str = REGULAR) -> List[int]:
     """List the steps of the checkpoints, whole or not, the latest first."""
     # The index of a checkpoint is moved last.
     unfinished = list_steps(os.path.join(logdir, SAVING), kind)
@@ -85,7 +85,7 @@ def list_candidates(logdir: str, which: Union[str, int] = "best") -> List[str]:
     Args:
       logdir, which: as in `find_checkpoint`.
     """
-    newest = [checkpoint_path(logdir, step) for step in list_all_steps(logdir, NEWEST)]
+    newest = [checkpoint_path(logdir, step) for step in list_all_steps(logdir, REGULAR)]
     best = [
         checkpoint_path(logdir, step, BEST) for step in list_all_steps(logdir, BEST)
     ]

@@ -3,7 +3,7 @@
 | name | content | written by |
 |---|---|---|
 | `hparams.json` | the settings | `hparams.save` |
-| `spm*.model`, `words*.tsv`, `vocab*.subwords` | a copy of the vocabulary | `train` |
+| `spm*.model`, `words*.tsv`, `vocab*.subwords` | a copy of the vocabulary | `trainer` |
 | `lock` | who is training here | `history.Lock` |
 | `run.jsonl` | the segments of the training run | `history.RunHistory` |
 | `dev_scores.jsonl` | the evaluations on dev | `history.DevScores` |
@@ -12,9 +12,9 @@
 | `best.ckpt-STEP.*` | a copy of the checkpoint with the best dev BLEU | `checkpoints` |
 | `checkpoint` | the list of checkpoints, for TensorFlow's tools | `checkpoints` |
 | `.saving/` | a checkpoint that is being written | `checkpoints` |
-| `CHECKPOINT.TEXT.translations` | translations of a text | `eval.py` |
-| `alignment.json` | the head that aligns words best | `align.py` |
-| `ctranslate2-QUANTIZATION-HASH/` | an exported model | `translate.py` |
+| `CHECKPOINT.TEXT.translations` | translations of a text | `commands/evaluate.py` |
+| `alignment.json` | the head that aligns words best | `alignment.py` |
+| `ctranslate2-QUANTIZATION-HASH/` | an exported model | `exports/ctranslate2.py` |
 | `.unfinished-*/` | a folder that is being written | `runtime/files.py` |
 
 A checkpoint consists of `.index`, `.data-*` and `.sha256`, its manifest. All names of
@@ -35,7 +35,7 @@ EVENTS = "events.out.tfevents."  # begins the name
 ALIGNMENT = "alignment.json"
 
 # Checkpoints: a kind, a step and an ending.
-NEWEST = "model.ckpt"
+REGULAR = "model.ckpt"
 BEST = "best.ckpt"
 INDEX = ".index"
 DATA = ".data-"  # begins the ending
@@ -55,13 +55,13 @@ BEFORE_SETTINGS = (
 )
 
 
-def checkpoint_path(logdir: str, step: int, kind: str = NEWEST) -> str:
+def checkpoint_path(logdir: str, step: int, kind: str = REGULAR) -> str:
     """Return the path of a checkpoint, without file extensions.
 
     Args:
       logdir: the log directory.
       step: the number of updates.
-      kind: NEWEST or BEST.
+      kind: REGULAR or BEST.
     """
     return os.path.join(logdir, f"{kind}-{step}")
 

@@ -517,7 +517,9 @@ def test_masks_are_a_function_of_seed_and_place_alone(shape, shared, drawn, seed
     given = tf.placeholder_with_default(tf.ones(shape), [None] * len(shape))
     pair = tf.constant(seed, tf.int64)
     with tf.variable_scope("encoder/block_1"):
-        output = layers.dropout(given, rate, seed=pair, name="weights", shared=shared)
+        output = layers.dropout(
+            given, rate, seed=pair, name="weights", broadcast_dims=shared
+        )
     with tf.Session(config=CONFIG) as session:
         values = session.run(output) > 0
     mask = is_kept(drawn, rate, seed, b"encoder/block_1/weights")

@@ -99,7 +99,7 @@ def dropout(
     is_training=True,
     seed=None,
     name: str = "dropout",
-    shared: Sequence[int] = (),
+    broadcast_dims: Sequence[int] = (),
 ):
     """Zero elements with probability `rate` and scale up the rest (section 5.4).
 
@@ -110,7 +110,7 @@ def dropout(
       seed: int [2] tensor. With a seed, the mask depends only on the seed, the variable
         scope and `name`; without one, every run draws new numbers.
       name: distinguishes the dropouts in one scope.
-      shared: dimensions along which elements are zeroed together.
+      broadcast_dims: dimensions along which elements are zeroed together.
 
     Returns:
       A tensor like `inputs`, scaled in float32 even if `inputs` have 16 bits.
@@ -131,7 +131,7 @@ def dropout(
     if tf.is_tensor(is_training):
         return tf.cond(
             is_training,
-            lambda: dropout(inputs, rate, True, seed, name, shared),
+            lambda: dropout(inputs, rate, True, seed, name, broadcast_dims),
             lambda: tf.identity(inputs),
         )
     if not is_training:
@@ -148,9 +148,9 @@ def dropout(
         return inputs
     shape = tf.shape(inputs)
     size = tf.size(inputs)
-    if shared:
+    if broadcast_dims:
         sizes = shape_list(inputs)
-        for dimension in shared:
+        for dimension in broadcast_dims:
             sizes[dimension] = 1
         shape = tf.stack(sizes)
         size = functools.reduce(operator.mul, sizes)

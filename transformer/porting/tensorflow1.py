@@ -176,11 +176,11 @@ def deterministic_uniform(shape: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def deterministic_dropout(
-    inputs, rate, is_training=True, seed=None, name="dropout", shared=()
+    inputs, rate, is_training=True, seed=None, name="dropout", broadcast_dims=()
 ):
     """Apply `blocks.layers.dropout` with the mask that TensorFlow's dropout gets."""
     sizes = block_layers.shape_list(inputs)
-    for dimension in shared:
+    for dimension in broadcast_dims:
         sizes[dimension] = 1
     return dropout(inputs, rate, tf.stack(sizes), training=is_training)
 

@@ -90,9 +90,11 @@ def dot_product_attention(
         return _attend((q, k, v), bias, scaled, drop, save_weights_to)
 
 
-def _weight_dropout(rate, shared=None):
+def _weight_dropout(rate, broadcast_dims=None):
     """Return a function that applies dropout to attention weights."""
-    return functools.partial(dropout, rate=rate, shared=shared or (), name="weights")
+    return functools.partial(
+        dropout, rate=rate, broadcast_dims=broadcast_dims or (), name="weights"
+    )
 
 
 def _attend(heads, bias, scaled, drop, save_weights_to, relative=None):

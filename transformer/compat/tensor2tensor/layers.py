@@ -328,7 +328,7 @@ def dropout_with_broadcast_dims(
     if seed is not None:
         seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32, seed=seed)
     return block_layers.dropout(
-        x, 1.0 - keep_prob, seed=seed, name=name, shared=broadcast_dims or ()
+        x, 1.0 - keep_prob, seed=seed, name=name, broadcast_dims=broadcast_dims or ()
     )
 
 
@@ -424,7 +424,7 @@ def layer_prepostprocess(
         block_layers.dropout,
         rate=dropout_rate,
         name="residual",
-        shared=dropout_broadcast_dims or (),
+        broadcast_dims=dropout_broadcast_dims or (),
     )
     with open_scope(name, default_name):
         for letter in "" if sequence == "none" else sequence:
@@ -511,7 +511,7 @@ def dense_relu_dense(
     refuse_unsupported("dense_relu_dense", ("layer_collection", layer_collection, None))
     prefix = f"{name}_" if name else ""
     x = dense(inputs, filter_size, activation=tf.nn.relu, name=prefix + "conv1")
-    x = block_layers.dropout(x, dropout, shared=dropout_broadcast_dims or ())
+    x = block_layers.dropout(x, dropout, broadcast_dims=dropout_broadcast_dims or ())
     x = dense(x, output_size, name=prefix + "conv2")
     return x if output_activation is None else output_activation(x)
 

@@ -156,7 +156,7 @@ program.main(["train", "--help"])
     done = corpora.run_python("-c", code)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "train.py: error: expected Linux or macOS, got Windows; use WSL"
+        "train.py: error: Windows is not supported; use WSL"
     )
 
 

@@ -281,8 +281,8 @@ def claim_logdir(
     lock.take()
     if manifests.has_checkpoint(logdir) and not start.checkpoint:
         raise LogDirectoryInUse(
-            f"{logdir}: expected no checkpoints, got those of a training run that "
-            "began at the same time; run the same command again to continue it",
+            f"{logdir}: another training run began there at the same time; run the "
+            "same command again to continue it",
             logdir,
         )
     if start.checkpoint == checkpoint_path(logdir, start.step, BEST):

@@ -301,7 +301,7 @@ def main(
         output any more.
     """
     if os.name != "posix":
-        parser.error("expected Linux or macOS, got Windows; use WSL")
+        parser.error("Windows is not supported; use WSL")
     prepare_streams()
     warn = make_warn(parser.prog)
     advice = advice and "; " + advice

@@ -135,8 +135,8 @@ def find_checkpoint(
         faults.append(fault)
     more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
     raise CheckpointError(
-        f"checkpoint {which!r}: expected an intact one, got only damaged ones in "
-        f"{logdir} ({'; '.join(faults[:MAX_FAULTS])}{more})"
+        f"checkpoint {which!r}: every such checkpoint in {logdir} is damaged "
+        f"({'; '.join(faults[:MAX_FAULTS])}{more})"
     )
 
 

@@ -135,7 +135,7 @@ def find_checkpoint(
         faults.append(fault)
     more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
     raise CheckpointError(
-        f"checkpoint {which!r}: every such checkpoint in {logdir} is damaged "
+        f"checkpoint {which!r}: expected one that can be used, got none in {logdir} "
         f"({'; '.join(faults[:MAX_FAULTS])}{more})"
     )
 

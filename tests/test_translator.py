@@ -241,7 +241,7 @@ def test_a_log_directory_is_enough(make_translator, trained, lines):
     with Translator(trained) as translator:
         assert_same(translator.translate(lines), make_translator().translate(lines))
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "best")]
-    with Translator(trained, which="newest") as translator:
+    with Translator(trained, checkpoint="newest") as translator:
         assert translator.checkpoints == [manifests.find_checkpoint(trained, "newest")]
 
 

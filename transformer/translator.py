@@ -106,7 +106,7 @@ class Translator(BaseTranslator):
         settings of the first.
       n_best: the number of translations of each line.
       keep_history: whether `search` returns the SearchHistory of a beam search.
-      which: the checkpoint to load: "best", "newest" or a step.
+      checkpoint: which one to load: "best", "newest" or a step.
       engine: "ctranslate2" for the fast engine, which only `translate` uses. Prefixes,
         alignments, the other methods, and whatever `choose_engine` refuses run on
         TensorFlow.
@@ -129,7 +129,7 @@ class Translator(BaseTranslator):
         logdirs: Union[str, "os.PathLike[str]", Sequence[str]],
         n_best: int = 1,
         keep_history: bool = False,
-        which: Union[str, int] = "best",
+        checkpoint: Union[str, int] = "best",
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
         warn: Callable[[str], None] = warnings.warn,
@@ -148,7 +148,7 @@ class Translator(BaseTranslator):
             logdirs = [os.fspath(logdirs)]
         models = load_each([os.fspath(logdir) for logdir in logdirs], overrides)
         self._create(models, n_best, keep_history, engine, quantization, warn)
-        self.find_and_restore(which)
+        self.find_and_restore(checkpoint)
 
     @classmethod
     def for_settings(

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from transformer import hparams
+from transformer import decoding, hparams
 from transformer.commands.advice import advice_for
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
@@ -171,6 +171,12 @@ def test_values_that_cannot_work_are_refused(values, message):
     assert re.search(message, str(error.value))
     with pytest.raises(ValueError):
         hparams.resolve(values)
+
+
+def test_each_search_says_which_settings_it_uses():
+    assert sorted(hparams.SEARCH_SETTINGS) == sorted(decoding.SEARCHES)
+    for names in hparams.SEARCH_SETTINGS.values():
+        assert set(names) <= set(hparams.DECODING)
 
 
 def test_a_setting_of_sampling_is_not_ignored_by_another_search(tmp_path):

@@ -35,6 +35,18 @@ SHARD_LIMIT = 2**16  # shards, or batches of an update; more would never finish
 BLOCK_LIMIT = 2**10
 WIDTH_LIMIT = 2**15
 LENGTH_LIMIT = 2**16  # pieces of a sentence
+SAMPLING = ("temperature", "top_k", "top_p")  # settings of the search "sample"
+# The searches in `decoding.SEARCHES`, each with the settings that only it uses.
+SEARCH_SETTINGS: Dict[str, Tuple[str, ...]] = {
+    "beam": ("beam_size",),
+    "greedy": (),
+    "sample": ("seed", *SAMPLING),
+}
+
+
+def keeps_beam(search: str) -> bool:
+    """Return whether a search keeps `beam_size` hypotheses; the others keep one."""
+    return "beam_size" in SEARCH_SETTINGS.get(search, ())
 
 
 def setting(
@@ -195,7 +207,7 @@ class HParams:
     )
 
     # Decoding.
-    search: str = decoding_setting("beam", "beam, greedy or sample")
+    search: str = decoding_setting("beam", ", ".join(SEARCH_SETTINGS))
     beam_size: int = decoding_setting(4, "hypotheses kept at each step", below=2**10)
     length_penalty: float = decoding_setting(
         0.6, "alpha: how strongly to prefer long translations", minimum=0
@@ -257,7 +269,7 @@ class HParams:
     @property
     def num_hypotheses(self) -> int:
         """The number of hypotheses that the search keeps: 1 without a beam."""
-        return self.beam_size if self.search == "beam" else 1
+        return self.beam_size if keeps_beam(self.search) else 1
 
     @property
     def resolved_dialect(self) -> Dialect:
@@ -334,9 +346,6 @@ DECODING = {
     if field.metadata["group"] == "decoding" or name in ("deterministic", "seed")
 }
 
-# The settings of the search that only `sample` uses.
-SAMPLING = ("temperature", "top_k", "top_p")
-
 MODEL_DEFAULTS = {
     name: field.default
     for name, field in FIELDS.items()
@@ -359,15 +368,10 @@ def model_settings(hp: HParams) -> Dict[str, Any]:
 
 def search_settings(hp: HParams) -> Dict[str, Any]:
     """Return the settings on which the translations of a model depend."""
-    used_only_by = {"beam_size": "beam", "seed": "sample"}
-    used_only_by.update(dict.fromkeys(SAMPLING, "sample"))
-    machine_settings = ("decode_batch_size", "decode_precision", "deterministic")
-    return {
-        name: getattr(hp, name)
-        for name in DECODING
-        if name not in machine_settings
-        and used_only_by.get(name, hp.search) == hp.search
-    }
+    left_out = {"decode_batch_size", "decode_precision", "deterministic"}
+    left_out.update(*SEARCH_SETTINGS.values())
+    left_out.difference_update(SEARCH_SETTINGS.get(hp.search, ()))
+    return {name: getattr(hp, name) for name in DECODING if name not in left_out}
 
 
 def validate(hp: HParams) -> None:
@@ -411,7 +415,9 @@ def refuse_n_best(n_best: int, hp: HParams) -> None:
     except TypeError:
         raise SettingsError(f"n_best: expected an integer, got {n_best!r}") from None
     if not 1 <= n_best <= hp.num_hypotheses:
-        advice = "raise beam_size" if hp.search == "beam" else "choose the search beam"
+        advice = (
+            "raise beam_size" if keeps_beam(hp.search) else "choose the search beam"
+        )
         raise SettingsError(
             f"n_best: expected 1 to {hp.num_hypotheses}, got {n_best}: the search "
             f"{hp.search} finds no more; {advice}"

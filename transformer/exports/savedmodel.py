@@ -25,7 +25,7 @@ from google.protobuf import descriptor_pb2, proto_builder
 
 from transformer.decoding import Hypotheses
 from transformer.exports.card import Exported
-from transformer.hparams import FIELDS, HParams, search_settings
+from transformer.hparams import FIELDS, HParams, keeps_beam, search_settings
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.errors import SettingsError
@@ -129,7 +129,7 @@ def describe_export(
         "",
         signatures,
     ]
-    beam = f" of {hp.num_hypotheses}" if hp.search == "beam" else ""
+    beam = f" of {hp.num_hypotheses}" if keeps_beam(hp.search) else ""
     search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"
     for rule in ("min_length", "no_repeat_ngram", "temperature", "top_k", "top_p"):
         value = search_settings(hp).get(rule, FIELDS[rule].default)

@@ -48,6 +48,11 @@ KNOWN = frozenset(
 MISSED = re.compile(r"(?:…|[.!?][)\]]|[!?]{2})[\"”“’»«]*$")
 ROMAN = re.compile(r"[IVX]{2,}")
 NUMBER = re.compile(r"\d|[IVXLC]+\b")
+# After these of BEFORE_NUMBERS, "I" is the English pronoun: "He said no. I left." After
+# the others, it is a number: "Vol. I".
+BEFORE_PRONOUN = frozenset("apr aug dec ed feb jan max min no nov oct".split())
+PRONOUN = re.compile(r"I\b")
+WORD = re.compile(r"\S+")
 # What a sentence may begin with after a number, but no noun: "am 3. Oktober", but "Er
 # fand Nr. 5. Die anderen fehlen."
 NO_NOUNS = frozenset(
@@ -138,11 +143,11 @@ def _find_starts(text: str, language: str) -> Iterator[int]:
             yield start
         words = ["", ""]  # the last two
         pieces = split_line(stripped)
-        for piece, following in zip(pieces, pieces[1:] + [""]):
+        for piece, next_piece in zip(pieces, pieces[1:] + [""]):
             start += len(piece)
             words = (words + piece.split())[-2:]
-            if following and not _is_inside(words, piece, following, language):
-                yield start + len(following) - len(following.lstrip())
+            if next_piece and not _goes_on(words, piece, next_piece, language):
+                yield start + len(next_piece) - len(next_piece.lstrip())
 
 
 def _choose_splitter(language: str) -> Callable[[str], List[str]]:
@@ -153,13 +158,14 @@ def _choose_splitter(language: str) -> Callable[[str], List[str]]:
     code = language if _base(language) else "de"
     knows_abbreviations = _base(code) in ("de", "en")
 
-    def is_end(word, following):
+    def is_end(word, next_word):
         """Return whether a sentence ends after a word that sentencex does not split."""
         is_missed = MISSED.search(word) or (
-            following.isdigit()
+            next_word[0].isdigit()
             and (knows_abbreviations or not word.rstrip(CLOSING).endswith("."))
         )
-        return bool(is_missed) and _is_sentence_end(word, following)
+        is_missed = is_missed or _begins_with_pronoun(next_word, word, language)
+        return bool(is_missed) and _is_sentence_end(word, next_word)
 
     def split_line(line):
         # Rust knows no surrogates; the length stays the same.
@@ -193,73 +199,90 @@ def _segment(language, line):
 
 
 def _split_after(is_end: Callable[[str, str], bool], line: str) -> List[str]:
-    """Split a line after words, given a function of a word and the next character."""
+    """Split a line after words, given a function of a word and the next word."""
     pieces = []
     start = word_start = 0
     for space in re.finditer(r"\s+", line):
-        following = line[space.end() : space.end() + 1]
-        if following and is_end(line[word_start : space.start()], following):
+        next_word = WORD.match(line, space.end())
+        if next_word and is_end(line[word_start : space.start()], next_word.group()):
             pieces.append(line[start : space.end()])
             start = space.end()
         word_start = space.end()
     return pieces + [line[start:]]
 
 
-def _is_sentence_end(word, following):
-    """Return whether a sentence ends after a word, given the next character."""
+def _is_sentence_end(word, next_word):
+    """Return whether a sentence ends between two words."""
     word = word.rstrip(CLOSING)
-    if not word.endswith(ENDS) or following.islower():
+    if not word.endswith(ENDS) or next_word[0].islower():
         return False
-    stem = word.lstrip(OPENING)[:-1]
-    if not word.endswith(".") or stem.endswith(ENDS):
+    without_end = word.lstrip(OPENING)[:-1]
+    if not word.endswith(".") or without_end.endswith(ENDS):
         return True
-    is_letter = stem.rpartition(".")[2].isalpha() and len(stem.rpartition(".")[2]) == 1
-    return not (is_letter or stem.lower() in KNOWN or ROMAN.fullmatch(stem))
+    last_part = without_end.rpartition(".")[2]  # "B" of "z.B"
+    is_letter = last_part.isalpha() and len(last_part) == 1
+    is_abbreviation = is_letter or without_end.lower() in KNOWN
+    return not (is_abbreviation or ROMAN.fullmatch(without_end))
 
 
-def _is_inside(words, piece, following, language):
-    """Return whether a sentence goes on after a piece, against the splitter.
+def _begins_with_pronoun(text, word, language):
+    """Return whether a text begins with the pronoun "I", after a word such as "no."."""
+    is_english = _base(language) in ("en", "")
+    return is_english and _bare_word(word) in BEFORE_PRONOUN and PRONOUN.match(text)
+
+
+def _goes_on(words, piece, next_piece, language):
+    """Return whether a sentence goes on after a piece, although the splitter ended it.
 
     Args:
-      words: the last two words of the piece, or of the line up to there.
+      words: the last two words of the line up to the end of the piece.
       piece: a piece of a line.
-      following: the next piece.
+      next_piece: the piece after it.
       language: the language of the text.
     """
     before, word = words[0], words[-1].rstrip(")]")
     if not word.endswith("."):
         return False
-    is_apart = piece[-1].isspace() or following[0].isspace()
+    is_apart = piece[-1].isspace() or next_piece[0].isspace()
     if not is_apart:  # "Dipl.-Ing."; in Chinese, white space is not needed
-        return following[0] < "\u2e80"
+        return next_piece[0] < "\u2e80"
     base = _base(language)
-    following = following.lstrip().lstrip(OPENING)
+    following = next_piece.lstrip().lstrip(OPENING)
     is_lower = following[:1].islower()
-    stem = _stem(word)
-    if stem in BEFORE_NUMBERS or stem.endswith("str"):
-        if is_lower or NUMBER.match(following):
+    bare = _bare_word(word)
+    if bare in BEFORE_NUMBERS or bare.endswith("str"):
+        is_number = NUMBER.match(following)
+        if is_number and not _begins_with_pronoun(following, word, language):
+            return True
+        if is_lower:
             return True
     if is_lower and base != "en":
         return True
-    if base in ("en", "") and stem in ENGLISH:
+    if base in ("en", "") and bare in ENGLISH:
         return True
     if base in ("de", ""):
-        return stem in GERMAN or _is_ordinal(_stem(before), stem, following)
+        return bare in GERMAN or _is_ordinal(_bare_word(before), bare, following)
     return False
 
 
-def _is_ordinal(before, stem, following):
-    """Return whether a number and a full stop are an ordinal: "am 3. Oktober"."""
+def _is_ordinal(before, number, following):
+    """Return whether a number and a full stop are an ordinal: "am 3. Oktober".
+
+    Args:
+      before: the word before the number.
+      number: a word that may be a number, without its full stop.
+      following: the text after the full stop.
+    """
     first_word = re.match(r"\w*", following).group().lower()
     return (
-        stem.isdigit()
-        and len(stem) <= 2
+        number.isdigit()
+        and len(number) <= 2
         and following[:1].isalpha()
         and first_word not in NO_NOUNS
         and before not in BEFORE_NUMBERS  # "Nr. 5."
     )
 
 
-def _stem(word):
-    """Return the last part of an abbreviation: ing for "(Dipl.-Ing."."""
+def _bare_word(word):
+    """Return the last part of a word in lower case: ing for "(Dipl.-Ing."."""
     return re.split(r"[-/(]", word.lstrip(OPENING))[-1].rstrip(".").lower()

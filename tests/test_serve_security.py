@@ -138,7 +138,7 @@ def test_what_is_not_http_is_logged(server, caplog):
     with caplog.at_level(logging.INFO, "transformer.service"):
         assert raw(server, b"\xff\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     messages = [record.getMessage() for record in caplog.records]
-    assert "127.0.0.1 sent what is not HTTP 400" in messages
+    assert "127.0.0.1 sent no HTTP: status 400" in messages
 
 
 def test_two_lengths_close_the_connection(server):

@@ -72,7 +72,7 @@ class SearchHistory(NamedTuple):
     survivors: tf.Tensor  # int32 [N, K, T]: indices of the candidates that stay open
 
     def append(self, *step_fields) -> "SearchHistory":
-        """Append one step: a tensor [N, 2K] for each field, in their order."""
+        """Append one step: a tensor for each field, [N, 2K]; `survivors` is [N, K]."""
         return SearchHistory(
             *[
                 tf.concat([steps, newest[:, :, None]], axis=2)
@@ -105,8 +105,10 @@ class SearchOptions(NamedTuple):
     top_p: float = 0.0  # `sample`: only from the likeliest whose sum reaches p; 0: all
     draws: Any = None  # `sample`: T → float [N, T], numbers to draw with; None: random
     prefix: Any = None  # int32 [N, P]: first pieces of each sequence; PAD: any piece
-    keep_history: bool = False  # whether a beam search returns its SearchHistory
-    keep_batch: bool = False  # beam search: all sentences step until the last one ends
+    # With a beam size of 2 or more: whether the search returns its SearchHistory, and
+    # whether all sentences step until the last one ends.
+    keep_history: bool = False
+    keep_batch: bool = False
 
 
 class NextPieceRules(NamedTuple):
@@ -143,7 +145,7 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
       Hypotheses with n_best = 1.
     """
 
-    def choose(logits, rules, draws, length):
+    def choose(logits, rules, draws, num_pieces):
         zeros = tf.zeros_like(logits[:, :, 0])
         log_probs, _, pieces = best_continuations(
             zeros, logits, 1, rules, options.forbidden
@@ -156,14 +158,14 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Draw each piece from the model's distribution; otherwise work like `greedy`."""
 
-    def choose(logits, rules, draws, length):
+    def choose(logits, rules, draws, num_pieces):
         all_pieces = range(shape_list(logits)[2])
         is_allowed = [piece not in options.forbidden for piece in all_pieces]  # [V]
         if rules.allowed is not None:
             is_allowed = tf.logical_and(is_allowed, rules.allowed[:, 0])  # [N or 1, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         candidates = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
-        drawn = draw_pieces(draws[:, length], filter_logits(candidates, options))
+        drawn = draw_pieces(draws[:, num_pieces], filter_logits(candidates, options))
         forced = rules.forced[:, None]
         is_free = tf.equal(forced, PAD)
         pieces = tf.where_v2(is_free, drawn, forced)
@@ -184,7 +186,7 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
     Args:
       step, state, limits, options: as in `greedy`.
       choose: function of logits [N, 1, V], NextPieceRules, `draws`, and the number of
-        pieces so far; returns (log-probabilities, pieces), [N, 1] each.
+        pieces before the next one; returns (log-probabilities, pieces), [N, 1] each.
       draws: float [N, T], random numbers; () if `choose` needs none.
     """
 
@@ -193,21 +195,21 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
 
     def extend(results, sequences, state):
         ids, log_probs = results  # [N, 1, t], [N, 1]
-        length = tf.shape(ids)[2]  # of the sequence with its next piece
+        num_pieces = tf.shape(ids)[2]  # with the next one; BOS does not count
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
         vocab_size = shape_list(logits)[2]
         rules = _rules_for_next(
             ids, sequences.limits, sequences.prefix, vocab_size, options
         )
-        gains, pieces = choose(logits, rules, sequences.draws, length - 1)
+        gains, pieces = choose(logits, rules, sequences.draws, num_pieces - 1)
         had_ended = sequences.has_ended[:, None]
         ids = tf.concat(
             [ids, tf.where_v2(had_ended, np.int64(PAD), pieces)[:, :, None]], axis=2
         )
         log_probs += tf.where_v2(had_ended, 0.0, gains)
         ends = tf.equal(pieces[:, 0], options.eos)
-        at_limit = tf.equal(cast_to_int64(length), sequences.limits)  # [N]
+        at_limit = tf.equal(cast_to_int64(num_pieces), sequences.limits)  # [N]
         has_ended = tf.logical_or(tf.logical_or(sequences.has_ended, ends), at_limit)
         return (ids, log_probs), sequences._replace(has_ended=has_ended), state
 

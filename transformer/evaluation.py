@@ -23,14 +23,16 @@ from transformer.text.data_folder import load_text as load_text
 from transformer.text.translations import Translation
 
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
-MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
+# With fewer samples, each limit of the 95 % interval lies between the two outermost
+# samples on its side.
+MIN_SAMPLES = 40
 EXCHANGES = 10  # of a test, for each sample; the ratio of sacreBLEU's defaults
 SEED_VARIABLE = "SACREBLEU_SEED"  # the environment variable of sacreBLEU
 DEFAULT_SEED = "12345"  # of sacreBLEU
 LEVEL = 0.05  # the significance level
 ROUNDING = 1e-9  # differences of scores this close count as equal
 MAX_NUMBERS = 10**7  # of the exchanges in memory at once
-# The methods of sacreBLEU 2.0 to 2.6 for the statistics of lines; they are not public.
+# The methods of sacreBLEU 2.4 to 2.6 for the statistics of lines; they are not public.
 STATISTICS = ("_extract_corpus_statistics", "_compute_score_from_stats")
 
 
@@ -73,9 +75,10 @@ class Score(NamedTuple):
 
 
 class Scores(Dict[str, Score]):
-    """The scores of a whole text, detokenized and cased: key of METRICS → Score.
+    """The scores of a whole text, detokenized: key of METRICS → Score.
 
-    `scores["bleu"]` is a Score; `scores.bleu` is its value.
+    BLEU and chrF2 count case; TER ignores it. `scores["bleu"]` is a Score;
+    `scores.bleu` is its value.
     """
 
     @property
@@ -101,7 +104,9 @@ def score(
     metrics: Sequence[str] = FAST_METRICS,
     tokenizer: str = "13a",
 ) -> Scores:
-    """Score translations with sacreBLEU, over all sentences: cased BLEU, chrF2, TER.
+    """Score translations with sacreBLEU, over all sentences.
+
+    The default is BLEU and chrF2, which count case. TER ignores case.
 
     Args:
       hypotheses: the translations.

@@ -49,7 +49,9 @@ class Memory(NamedTuple):
     """The output of the encoder, which the decoder attends to."""
 
     states: tf.Tensor  # float [N, S, D]
-    mask: tf.Tensor  # bool [N, 1, 1, S], True where the source has a token
+    # bool [N, 1, 1, S], True where the source has a token; in dialects with
+    # masks_from="activations", where the state is not padding by `padded_row`.
+    mask: tf.Tensor
     # K and V of S keys for each decoder block; only in a search, where all steps need
     # them.
     projected: Tuple[KeyValueCache, ...] = ()
@@ -62,7 +64,7 @@ class DecoderCache(NamedTuple):
     `ancestors` marks those that belong to the past of each hypothesis. For example, in
     the second step with K = 2, if both hypotheses continue hypothesis 1 of the first
     step, `ancestors` is [[0, 1, 1, 0], [0, 1, 0, 1]]. Attention computes T * K keys
-    instead of T, but nothing is copied.
+    instead of T, but no keys are reordered.
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
@@ -217,6 +219,11 @@ class Transformer:
         )
 
         def step(ids, parents, state):
+            # With K = 2 and T = 3 positions in the cache:
+            #   ids [N, 2]: the newest piece of each hypothesis, at position 3
+            #   cached keys [N, H, 6, d] become [N, H, 8, d]
+            #   positions [8]: 0, 0, 1, 1, 2, 2, 3, 3; newest [2]: 3, 3
+            #   ancestors [N, 1, 2, 6] become [N, 1, 2, 8]
             memory, cache = state
             length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
             positions = cast_to_int64(tf.range(length + 1))[:, None]
@@ -257,7 +264,7 @@ class Transformer:
         """Run the decoder's blocks, in training and in each step of a search.
 
         Args:
-          ids: int [N, T].
+          ids: int [N, T]; in a search, T is the K hypotheses, all at one position.
           memory: Memory of N sentences.
           query_positions, key_positions: int64 [T], [Tk], of the self-attention.
           visible: a causal mask, or the ancestors of each hypothesis; None: all keys

@@ -1,7 +1,8 @@
 """The building blocks of the Transformer, for any TensorFlow 1.x-style graph.
 
-Dimension letters, here and in every other file: N batch, T length (S and T: source and
-target length), Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
+Dimension letters, here and in the other files of the Transformer: N batch, T length (S
+and T: source and target length), Tq queries, Tk keys, H heads, D d_model, F d_ff,
+V vocabulary.
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 `tf.get_variable` creates the variables in `scope`: `reuse=True` shares them, and their
@@ -159,8 +160,9 @@ def positional_encoding(
     """Compute a vector for each position: sines and cosines (section 3.5).
 
     Attention does not see the order of its keys, so the position is added to each
-    embedding. Each pair of channels holds the sine and the cosine of the position at
-    one frequency; the frequencies fall from 1 to 1/10000. Padding gets zeros.
+    embedding. In the dialect "paper", each pair of channels holds the sine and the
+    cosine of the position at one frequency; the frequencies fall from 1 towards
+    1/10000. The dialect's field `positions` names the function. Padding gets zeros.
 
     Args:
       inputs: int [N, T] ids, or float [N, T, D]; only their shape, and which ids or
@@ -237,9 +239,9 @@ def multihead_attention(
 ):
     """Perform multi-head attention, then add and normalize (section 3.2.2).
 
-    First, the masks are combined. Keys that are padding are masked; by default, these
-    are the rows of `keys` that are exactly zero. With `causality`, the keys after a
-    query are masked, too.
+    First, the masks are combined. Keys that are padding are masked. By default, the
+    dialect's `padded_row` tells which rows of `keys` these are: in "paper", those that
+    are exactly zero. With `causality`, the keys after a query are masked, too.
 
     Then `queries` are projected to Q, and `keys` to K and V. Each is split into
     `num_heads` heads of the width num_units / num_heads. (In practice, one matrix
@@ -249,8 +251,8 @@ def multihead_attention(
     query that may attend to nothing gets zeros in the dialect "paper".
 
     Finally, the heads are concatenated and projected to the width of `queries`;
-    dropout is applied, `queries` are added, and the sum is normalized. In the dialect
-    "paper", rows of `queries` that are padding stay zero.
+    dropout is applied, `queries` are added, and the sum is normalized. Without
+    `query_masks`, rows of `queries` that are padding stay zero in the dialect "paper".
 
     Args:
       queries: float [N, Tq, D].
@@ -266,11 +268,11 @@ def multihead_attention(
         (`.../bias` if the dialect has biases) and `ln/gamma` `ln/beta`; and, with
         relative positions, of `relative/keys` `relative/values`.
       key_masks: bool or numbers [N, Tk] or [N, 1, 1, Tk], False or 0 = padding; Python
-        True: no key is padding. By default, rows of `keys` that are exactly zero are
-        padding.
+        True: no key is padding. By default, the dialect's `padded_row` tells which rows
+        of `keys` are padding.
       query_masks: bool or numbers [N, Tq], or True; no effect in dialects without
-        `mask_queries`. By default, rows of `queries` that are exactly zero are padding,
-        and stay zero in dialects with `padding_stays_zero`.
+        `mask_queries`. By default, the dialect's `padded_row` tells which rows of
+        `queries` are padding; they stay zero in dialects with `padding_stays_zero`.
       mask: a further mask, [Tq, Tk] or [N, H, Tq, Tk], such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits; finite: what
         is forbidden belongs in `mask`.
@@ -340,9 +342,10 @@ def attention_sublayer(
     relative: Optional[RelativePositions] = None,
     past: Optional[KeyValueCache] = None,
 ) -> Tuple[tf.Tensor, KeyValueCache]:
-    """Perform `multihead_attention`, without the checks of its arguments.
+    """Perform `multihead_attention` with masks that are already made.
 
-    The model calls this in training, and in each step of a search.
+    It does not check its arguments, finds no padding, and does not zero the outputs of
+    padding. The model calls it in training, and in each step of a search.
 
     Args:
       queries: float [N, Tq, D].
@@ -414,8 +417,8 @@ def feedforward(
 
     Each position goes through the same two dense layers: the first widens it from D to
     F and applies a ReLU, the second returns to D. Then dropout is applied, `inputs` are
-    added, and the sum is normalized. No position sees another one. In the dialect
-    "paper", rows of `inputs` that are padding (exactly zero) stay zero.
+    added, and the sum is normalized. No position sees another one. Without `mask`,
+    rows of `inputs` that are padding (exactly zero) stay zero in the dialect "paper".
 
     Args:
       inputs: float [N, T, D].
@@ -428,8 +431,9 @@ def feedforward(
         the dialect decides.
       is_training: Python bool or scalar bool tensor; False: no dropout.
       mask: bool or numbers [N, T]; where it is False or 0, the sub-layer adds nothing
-        to its inputs. Python True: no position is masked. By default, rows that are
-        exactly zero stay zero in dialects with `padding_stays_zero`.
+        to its inputs. Python True: no position is masked. By default, rows of padding
+        (see the dialect's `padded_row`) stay zero in dialects with
+        `padding_stays_zero`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
 
     Returns:
@@ -466,7 +470,10 @@ def feedforward_sublayer(
     reuse: Optional[bool] = None,
     mask=None,
 ):
-    """Compute `feedforward`, without the checks of its arguments.
+    """Compute `feedforward` with a mask that is already made.
+
+    It does not check its arguments, finds no padding, and does not zero the outputs of
+    padding.
 
     Args:
       inputs: float [N, T, D].

@@ -92,8 +92,9 @@ from transformer.workers.exchange import (
 )
 from transformer.workers.team import Ended, Team
 
-# A peak of the learning rate above the first is refused, below the second reported.
+# If the learning rate is the peak of its schedule, a peak above this is refused.
 HIGHEST_PEAK = 0.1
+# If the learning rate is a factor, a peak below this is reported.
 LOWEST_PEAK = 2e-5
 # Micro-batches that a process computes side by side. Dropout depends on this number, so
 # it does not depend on the number of cores.
@@ -143,7 +144,7 @@ def train(
        (`find_agreed_checkpoint`): a `Start`.
     3. `open_run` builds the graph, and gives the variables their values: an `OpenRun`.
     4. The chief locks the log directory, and writes its first files (`claim_logdir`).
-       Nothing is written before this stage.
+       Before this stage, only the file `lock` is written, if the log directory exists.
     5. `Training.run` trains. The other workers make the same updates (`follow`).
 
     Args:
@@ -266,7 +267,8 @@ def claim_logdir(
     Args:
       logdir: the log directory; it is created if necessary.
       lock: its lock, taken here if the folder is new.
-      opened: proof that the run fits in memory and matches its checkpoint.
+      opened: the open run. Only a run that fits in memory and matches its checkpoint
+        can be opened.
       history: the segments of the run.
 
     Returns:
@@ -423,7 +425,7 @@ class TrainingData:
 def count_micro_batches(deterministic: bool) -> int:
     """Count the micro-batches that a process computes side by side.
 
-    A GPU and a deterministic run compute one after another.
+    A GPU does not divide a shard into micro-batches, nor does a deterministic run.
     """
     return 1 if deterministic or has_gpu() else MICRO_BATCHES
 
@@ -695,7 +697,10 @@ class Training:
             self.log_metrics(result)
 
     def log_metrics(self, result: UpdateResult) -> None:
-        """Show the metrics since the last call, and write them for TensorBoard.
+        """Show the metrics of training, and write them for TensorBoard.
+
+        Loss and speed are means since the last call; the learning rate and the norm of
+        the gradient are those of the newest update.
 
         To log another number, add it to `training.Metrics` and here.
         """

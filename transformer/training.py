@@ -78,8 +78,8 @@ class Update(NamedTuple):
     """The operations of an update.
 
     An update takes `num_runs` session runs, one for each shard of this worker in each
-    of its batches: `accumulate` in all but the last, `apply` in the last. Each of them
-    fetches the next shard. `run_update` runs them.
+    of its batches: `accumulate` in all but the last, `apply` in the last. `run_update`
+    runs them. `trainer.TrainingGraph` makes each of them fetch the next shard, too.
     """
 
     accumulate: tf.Operation

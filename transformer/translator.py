@@ -74,8 +74,8 @@ from transformer.translation_graph import (
     make_search_options,
 )
 
-# A batch holds at most `decode_batch_size` times this many pieces: fewer sentences if
-# they are longer.
+# A batch holds at most `decode_batch_size` times this many pieces, but at least one
+# sentence. If sentences are longer, it holds fewer of them.
 FULL_LENGTH = 64
 
 
@@ -94,17 +94,19 @@ class Translator(BaseTranslator):
             [[best]] = translator.translate(["Der Hund schläft."])
 
     It works with eager execution on or off, alongside other graphs and Translators, and
-    several threads may use it at once. It sets three things for the whole process:
+    several threads may use it at once. It sets four things for the whole process:
 
     * `deterministic=True`: one thread, and deterministic kernels.
     * TF_FORCE_GPU_ALLOW_GROWTH, unless it is set: TensorFlow takes only as much GPU
       memory as it needs.
     * TF_OVERRIDE_GLOBAL_THREADPOOL, unless it is set: each session has its own threads.
+    * ONEDNN_MAX_CPU_ISA, unless it is set, where AMX is broken: see
+      `runtime.devices.avoid_broken_amx`.
 
     Args:
       logdirs: a log directory, or several that translate together. The search uses the
         settings of the first.
-      n_best: the number of translations of each line.
+      n_best: the largest number of translations of each line.
       keep_history: whether `search` returns the SearchHistory of a beam search.
       checkpoint: which one to load: "best", "newest" or a step.
       engine: "ctranslate2" for the fast engine, which only `translate` uses. Prefixes,
@@ -308,7 +310,7 @@ class Translator(BaseTranslator):
             `alignment.py`.
 
         Returns:
-          For each line, its n best translations, best first.
+          For each line, up to n_best translations, best first.
 
         Raises:
           ValueError: `lines` or `prefix` is a string; the numbers of prefixes and lines

@@ -192,7 +192,8 @@ def relative_bias(
     Args:
       queries: float [N, H, T, d], as in `scaled_dot_product_attention`; H and d must be
         static.
-      max_distance: int, m.
+      max_distance: int, m. Only distances below m have vectors, 2m - 1 in all;
+        `relative_positions` has vectors for m, too, 2m + 1 in all.
       causality: if True, later positions have no vectors and their bias is 0; mask
         them.
       scope, reuse: for the variable `keys`. With causality, it is [H, m, d], and the

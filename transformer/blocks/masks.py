@@ -3,8 +3,9 @@
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 AttentionMasks holds all masks of one attention. The model makes it with `make_masks`;
 `multihead_attention` makes it with `normalize_masks` from the masks of its caller.
-Shapes of callers' masks are checked at once. Values are checked when the graph runs,
-because a bias or an inverted mask has the right shape, but attends to the padding.
+The shapes of a caller's masks are checked when the graph is built. Their values are
+checked, too, because a bias or an inverted mask may have the right shape: negative
+constants when the graph is built, other values when it runs.
 """
 
 import warnings
@@ -353,9 +354,11 @@ def _check_padding(name: str, mask, shape: str, sizes: Sequence[Optional[int]]) 
 
 
 def _check_pairs(name: str, x, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError for a mask or a bias that does not broadcast to [N, H, Tq, Tk].
+    """Raise ValueError unless a mask or a bias has a shape for [N, H, Tq, Tk].
 
-    Three dimensions broadcast as [H, Tq, Tk], but most callers mean [N, Tq, Tk].
+    It must broadcast to this shape, with Tk in the last dimension. Three dimensions
+    broadcast as [H, Tq, Tk], but most callers mean [N, Tq, Tk]. So the first of three
+    must be 1, or H where H is not N.
 
     Args:
       name: the block and the argument.
@@ -403,7 +406,7 @@ def _warn_of_padding_test(name: str, mask) -> None:
 
     Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
     """
-    if _is_test_for_zero(mask):
+    if _value_at_zero(mask):
         warnings.warn(
             f"{name}: expected a mask in which True = may attend, as "
             "tf.not_equal(ids, 0) makes it, got one made as tf.equal(ids, 0); for "
@@ -412,13 +415,21 @@ def _warn_of_padding_test(name: str, mask) -> None:
         )
 
 
-def _is_test_for_zero(mask) -> Optional[bool]:
-    """Return whether a mask was made by `x == 0`; False: by `x != 0`; None: unknown."""
+def _value_at_zero(mask) -> Optional[bool]:
+    """Return the value of a mask where the ids that it was made from are 0.
+
+    It is True for `ids == 0`, which marks padding, and False for `ids != 0`. It is None
+    for a mask that was not made by such a comparison.
+
+    The operations are followed backwards. Take `1 - tf.cast(ids != 0, tf.int32)`: the
+    NotEqual is False for padding, the Cast keeps the value, and the Sub negates it. So
+    the result is True.
+    """
     operation = getattr(mask, "op", None)  # arrays have none
     if operation is None:
         return None
     if operation.type in KEEP_MEANING:
-        return _is_test_for_zero(operation.inputs[0])
+        return _value_at_zero(operation.inputs[0])
     negated = None
     if operation.type == "LogicalNot":
         [negated] = operation.inputs
@@ -429,10 +440,10 @@ def _is_test_for_zero(mask) -> Optional[bool]:
         if len(compared) != 1:
             return None
         is_equal = operation.type == "Equal"
-        result = _is_test_for_zero(compared[0])  # itself a mask of numbers
-        return is_equal if result is None else result != is_equal
-    result = None if negated is None else _is_test_for_zero(negated)
-    return None if result is None else not result
+        value = _value_at_zero(compared[0])  # itself a mask of numbers
+        return is_equal if value is None else value != is_equal
+    value = None if negated is None else _value_at_zero(negated)
+    return None if value is None else not value
 
 
 def _is_constant(x, value) -> bool:

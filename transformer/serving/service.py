@@ -268,6 +268,7 @@ class Service:
             requests.parse_translate, fields, self.models, self._split
         )
         model = self.models[parsed.model]
+        is_libretranslate = bool(parsed.source)
         if parsed.is_copy:
             copies = [[[{"text": text}] for text, _ in texts] for texts in parsed.texts]
             return Json(_format_libretranslate(parsed, copies, model))
@@ -282,7 +283,7 @@ class Service:
         ]
         results = iter(await self._run_jobs(request, jobs))
         translations = [[next(results) for _ in text] for text in parsed.texts]
-        if parsed.source:
+        if is_libretranslate:
             return Json(_format_libretranslate(parsed, translations, model))
         answer: Dict[str, Any] = {
             "translations": [
@@ -543,7 +544,7 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP with JSON, like every error; log it."""
-        log.info("%s sent what is not HTTP 400", (self.client or ["-"])[0])
+        log.info("%s sent no HTTP: status 400", (self.client or ["-"])[0])
         body = b'{"error":"The request is not HTTP."}\n'
         head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
         head += b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)

@@ -8,8 +8,14 @@ text is tokenized, in lower case, or in the wrong language.
 import re
 from typing import List, NamedTuple, Optional, Sequence
 
-SHARE = 0.1  # of the lines; fewer are no anomaly. Real text has 0.1 % tokenized lines
-COPIES = 0.2  # the share of lines that are their source
+# Tokenized lines are reported from this share on; in real text, 0.1 % look tokenized.
+MIN_TOKENIZED = 0.1
+# Lower or upper case is reported if more than this share of the lines is in it,
+MIN_SAME_CASE = 0.9
+# and less than this share of the lines of the other side.
+MAX_OTHER_CASE = 0.5
+# Lines that are their source are reported from this share on.
+MIN_COPIES = 0.2
 _CJK = r"[\u3040-\u30ff\u3400-\u9fff]"  # written without spaces between words
 # What tokenizers leave: a space before a full stop or comma (French has one before
 # other signs); English endings apart; joints, pieces of a vocabulary and entities; and
@@ -39,7 +45,7 @@ def describe_tokenized(side: Side) -> Optional[str]:
     """Describe lines that are tokenized, or pieces of a vocabulary."""
     tokenized = [line for line in side.lines if TOKENIZED.search(line)]
     share = len(tokenized) / len(side.lines)
-    if share < SHARE:
+    if share < MIN_TOKENIZED:
         return None
     return (
         f"{share:.0%} of the lines are tokenized, as in {shorten(tokenized[0])}; text "
@@ -70,7 +76,8 @@ def describe_case(side: Side) -> Optional[str]:
     """Describe lines in lower or upper case, if the other side is not."""
     for name, convert in (("lower", str.lower), ("upper", str.upper)):
         share = _share_of_case(side.lines, convert)
-        if share > 1 - SHARE and _share_of_case(side.others, convert) < 0.5:
+        share_of_others = _share_of_case(side.others, convert)
+        if share > MIN_SAME_CASE and share_of_others < MAX_OTHER_CASE:
             other = "translations" if side.is_reference else "references"
             return (
                 f"{share:.0%} of the lines are in {name} case, unlike the {other}; "
@@ -87,7 +94,7 @@ def describe_copies(side: Side) -> Optional[str]:
         if line.strip() and normalize(line) == normalize(source) != normalize(other)
     ]
     share = len(copies) / len(side.lines)
-    if share < COPIES:
+    if share < MIN_COPIES:
         return None
     return f"{share:.0%} of the lines are their source, as {shorten(copies[0])}"
 
@@ -98,7 +105,7 @@ def normalize(line: str) -> str:
 
 
 def shorten(line: str) -> str:
-    """Return the end of a line, in quotation marks."""
+    """Quote a line; of a long one, only the last 39 characters, after "…"."""
     return repr(line if len(line) <= 40 else "…" + line[-39:])
 
 

@@ -85,7 +85,7 @@ def make_batch(
     Args:
       sources: N sequences of ids without BOS and EOS.
       targets: N sequences of ids without BOS and EOS.
-      number: the position of the batch in the training run.
+      number: int, a key for the dropout masks: see `Batch.number`.
       bos: the id before the first target piece.
       eos: the id after the last piece of a sentence.
     """

@@ -2,7 +2,8 @@
 
 A long sentence has a long translation. If line n of one file is the translation of line
 n of the other, the lengths of the two sides correlate: by 0.88 in Multi30k. If a line
-was lost on one side, they hardly do from there on, but they do at some shift.
+was lost on one side, they hardly correlate from there on. But they do if each line is
+compared with the next one of the other side, or the one before.
 """
 
 import math
@@ -10,18 +11,31 @@ from typing import NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-MIN_LINES = 50  # fewer lines say too little
-WINDOW = 100  # lines whose correlation is computed together
-MAX_SHIFT = 50  # lines
-LOW = 0.25  # the correlation of lines that may not belong together
-MIN_DEVIATION = 0.1  # of the logarithm of the lengths; equal lengths say nothing
-MIN_SHIFTED = 0.4  # the correlation at the right shift
-MIN_Z = 5.0  # standard errors between the correlations with and without the shift
-MIN_RUN = 300  # lines with a low correlation at every shift
-MAX_BOUND = 0.2  # of their correlation, with two standard errors added
-MAX_SEARCHES = 100  # windows in which a shift is searched for
+# Texts with fewer lines are not checked, because they say too little.
+MIN_LINES = 50
+# The correlation is computed for windows of this many lines.
+WINDOW = 100
+# The largest shift, in lines, that is searched for.
+MAX_SHIFT = 50
+# Lines may not belong together if the correlation of their window is below this.
+LOW = 0.25
+# The correlation is not computed if the standard deviation of the logarithms of the
+# lengths is below this: equal lengths say nothing.
+MIN_DEVIATION = 0.1
+# At the right shift, the correlation is at least this.
+MIN_SHIFTED = 0.4
+# Fisher's z at the right shift is at least this many standard errors above 0, and above
+# its value without the shift.
+MIN_Z = 5.0
+# If no shift is right, lines are reported if this many in a row correlate little; in a
+# shorter text, if all lines do.
+MIN_RUN = 300
+# Then their correlation plus two standard errors must be below this.
+MAX_BOUND = 0.2
+# A shift is searched for in at most this many windows.
+MAX_SEARCHES = 100
 
-Lengths = Union[Sequence[int], np.ndarray]  # of lines
+Lengths = Union[Sequence[int], np.ndarray]  # the lengths of lines
 
 
 class Misalignment(NamedTuple):
@@ -31,8 +45,8 @@ class Misalignment(NamedTuple):
       first, last: the first and the last of these lines, about; the first line is 1.
       correlation: that of the lengths of the two sides there; if there is a shift, at
         the beginning.
-      shift: line n of the source belongs to line n + shift of the target at the
-        beginning; 0: to another one.
+      shift: at the beginning, line n of the source belongs to line n + shift of the
+        target; 0: no shift was found at which the lines belong together.
       shifted: the correlation with that shift, at the beginning.
     """
 

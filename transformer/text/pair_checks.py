@@ -1,7 +1,7 @@
 """Checks of file pairs: do the lines of the two files belong together?
 
-`check_pairs` reads two files once; `count_common_pairs` and `is_reversed` compare two
-file pairs.
+`check_pairs` checks one file pair. `count_common_pairs` looks for its pairs in those of
+train, and `is_reversed` compares the languages of two file pairs.
 """
 
 import array
@@ -15,13 +15,21 @@ from transformer.runtime.errors import CorpusError, SidesEqual
 from transformer.text.line_lengths import Misalignment, find_misalignment
 from transformer.text.lines import FilePair, read_lines, read_pairs
 
-MAX_LENGTH = 2**16 - 1  # longer lines count as this long
-MIN_EQUAL = 10  # fewer equal lines may be names
-SEPARATORS = ("\t", "|||")  # between the columns of a file with both languages
-NUM_COMPARED = 2000  # lines that tell the language of a file
-MAX_COMPARED = 1000  # characters of each line
-MIN_TRIGRAMS = 100  # fewer characters say too little
-MIN_DIFFERENCE = 0.2  # of the mean log-probabilities of characters in two languages
+# Longer lines count as this long.
+MAX_LENGTH = 2**16 - 1
+# Fewer equal lines are not refused, because they may be names.
+MIN_EQUAL = 10
+# These separate the columns of a file with both languages.
+SEPARATORS = ("\t", "|||")
+# This many lines at the beginning of a file tell its language.
+NUM_COMPARED = 2000
+# Only this many characters at the beginning of each line are read for it.
+MAX_COMPARED = 1000
+# Languages are not compared if a file has fewer trigrams, because they say too little.
+MIN_TRIGRAMS = 100
+# A text clearly resembles one language more than another if the mean log-probabilities
+# of its trigrams differ by more than this.
+MIN_DIFFERENCE = 0.2
 
 
 class PairFindings(NamedTuple):
@@ -128,7 +136,7 @@ def count_common_pairs(
 ) -> Tuple[int, int]:
     """Count the pairs of a split that are in train, too, and the pairs of the split.
 
-    Spaces at the ends do not count, nor do empty lines.
+    Spaces at the ends of lines do not count, nor do pairs with two empty lines.
 
     Returns:
       (the number of pairs in train, the number of all pairs).
@@ -142,7 +150,7 @@ def count_common_pairs(
 
 
 def _strip(pairs: Iterable[Tuple[str, str]]) -> Iterator[Tuple[str, str]]:
-    """Strip the lines of pairs, and leave out pairs of empty lines."""
+    """Strip the lines of pairs, and leave out pairs that are empty on both sides."""
     stripped = ((source.strip(), target.strip()) for source, target in pairs)
     return filter(any, stripped)
 

@@ -178,7 +178,8 @@ def test_scores_on_another_dev_set_are_not_compared(tmp_path):
         (50.0, first),
         (10.0, second),
     ]
-    assert DevScores(str(tmp_path), 4, first).best()["bleu"] == 50.0
+    # Its best checkpoint was replaced, so it is not compared with after a change back.
+    assert DevScores(str(tmp_path), 4, first).best() is None
 
 
 def test_scores_of_another_search_are_not_compared(tmp_path):
@@ -192,9 +193,12 @@ def test_scores_of_another_search_are_not_compared(tmp_path):
     scores.add({"step": 4, "bleu": 10.0})
     scores.add({"step": 8, "bleu": 9.0})
     assert scores.best()["bleu"] == 10.0 and scores.evaluations_since_best() == 1
-    assert DevScores(str(tmp_path), 8, search=searches[0]).best()["bleu"] == 50.0
+    scores = DevScores(str(tmp_path), 8, search=searches[0])
+    assert scores.best() is None and not scores.has(4)  # its checkpoint was replaced
+    scores.add({"step": 8, "bleu": 2.0})
+    assert DevScores(str(tmp_path), 8, search=searches[0]).best()["bleu"] == 2.0
     rows = read_dev_scores(str(tmp_path))
-    assert [row["search"]["beam_size"] for row in rows] == [4, 1, 1]
+    assert [row["search"]["beam_size"] for row in rows] == [4, 1, 1, 4]
 
 
 def test_the_search_of_older_scores_is_that_of_their_segment(tmp_path):

@@ -162,6 +162,27 @@ def test_an_inverted_mask_is_named_when_the_graph_runs(place, source, dtype):
         run_block(place, SOURCES[source](mask), ZEROS)
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_inverted_mask_of_each_query_is_named(source):
+    for shape in ([2, 1, 3, 3], [2, 2, 3, 3]):
+        mask = np.broadcast_to(~REAL[:, None, None], shape)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="mask: .* invert it"):
+            run_block("multihead_attention: mask", SOURCES[source](mask), ZEROS)
+    right = run_block(
+        "multihead_attention: mask", REAL[:, None, None] & np.tri(3, dtype=bool), ZEROS
+    )
+    assert np.isfinite(right).all()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32])
+def test_a_mask_given_as_bias_is_refused(dtype):
+    mask = REAL[:, None, None].astype(dtype)
+    with pytest.raises(
+        ValueError, match="bias: expected float, got .* give it as mask"
+    ):
+        run_block("multihead_attention: bias", mask, ZEROS)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("rows", [X, ZEROS], ids=["padding_is_not_zero", "zeros"])

@@ -217,9 +217,16 @@ def normalize_masks(
     if mask is not None:
         name = f"{block}: mask"
         mask = _normalize(name, mask, check_pairs)
-        if mask is not None and mask.shape.as_list()[1:3] == [1, 1]:  # of padding
+        # A mask of sentences knows their padding; one for the whole batch does not.
+        if mask is not None and mask.shape.ndims == 4 and mask.shape.as_list()[0] != 1:
             mask = _refuse_inverted(name, mask, keys)
     if bias is not None:
+        bias = tf.convert_to_tensor(bias)
+        if not bias.dtype.is_floating:
+            raise ValueError(
+                f"{block}: bias: expected float, got {bias.dtype.name}; what allows or "
+                "forbids keys is a mask: give it as mask"
+            )
         bias = tf.cast(bias, tf.float32)
         check_pairs(f"{block}: bias", bias)
     if causality:

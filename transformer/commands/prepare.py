@@ -54,7 +54,6 @@ from transformer.text.pair_checks import (
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
 MAX_WEIGHT = 1000  # a larger one is a mistake
-UNKNOWN = "\u2047"  # ⁇, SentencePiece's text for unknown characters
 MANY_CHUNKS = 10  # progress is shown for this many or more
 FilePairs = Dict[str, List[FilePair]]  # split → its text files
 
@@ -520,9 +519,9 @@ def report_lost_text(
 
 def advise_on_lost_text(lost: LostText) -> str:
     """Return which flag keeps the text that a vocabulary loses."""
-    if UNKNOWN in lost.after:
+    if lost.has_unknown:
         return "--byte_fallback keeps characters that are unknown"
-    return "--normalization identity keeps all characters"
+    return "--normalization identity keeps all characters that the vocabulary knows"
 
 
 def choose_normalization(*languages: str) -> str:

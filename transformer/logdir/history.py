@@ -329,12 +329,14 @@ class DevScores:
             self._conditions["search"] = search
         segments = read_run(logdir)
         self._all = [row for row in read_dev_scores(logdir) if row["step"] <= start]
-        self._rows = [
-            row
-            for row in self._all
-            if row.get("dev", dev) == dev
-            and (not search or _search_of(row, segments, search) == search)
-        ]
+        # The rows since the conditions changed last: the best checkpoint of before was
+        # replaced when they changed.
+        self._rows: List[Dict[str, Any]] = []
+        for row in self._all:
+            is_same = row.get("dev", dev) == dev and (
+                not search or _search_of(row, segments, search) == search
+            )
+            self._rows = [*self._rows, row] if is_same else []
 
     def add(self, row: Dict[str, float]) -> None:
         """Append an evaluation; the file is complete at any time."""

@@ -551,6 +551,9 @@ def repeat_sentences(
     return np.concatenate([ids[:0], *repeated])
 
 
+UNKNOWN = "\u2047"  # ⁇, SentencePiece's text for unknown characters
+
+
 class LostText(NamedTuple):
     """Lines of a side of a split that encoding and decoding change.
 
@@ -563,6 +566,7 @@ class LostText(NamedTuple):
     before: str  # the first word that changes
     after: str
     characters: str  # that are lost in the line of that word
+    has_unknown: bool  # whether one of them is unknown to the vocabulary
 
 
 def find_lost_text(text: SplitFiles, folder: str) -> List[LostText]:
@@ -598,7 +602,8 @@ def _describe_loss(
     before, after = next(pair for pair in words if pair[0] != pair[1])
     lost = collections.Counter(line) - collections.Counter(decoded)
     characters = "".join(filter(_is_no_space, lost))
-    return LostText(side, num_lines, total, before, after, characters)
+    has_unknown = decoded.count(UNKNOWN) > line.count(UNKNOWN)
+    return LostText(side, num_lines, total, before, after, characters, has_unknown)
 
 
 def _is_no_space(character: str) -> bool:

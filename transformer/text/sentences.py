@@ -155,8 +155,8 @@ def _choose_splitter(language: str) -> Callable[[str], List[str]]:
     if sentencex is None:
         return lambda line: _split_after(_is_sentence_end, line)
     # sentencex has the abbreviations of German and English for German.
-    code = language if _base(language) else "de"
-    knows_abbreviations = _base(code) in ("de", "en")
+    code = _base(language) or "de"  # sentencex takes de-AT for an unknown language
+    knows_abbreviations = code in ("de", "en")
 
     def is_end(word, next_word):
         """Return whether a sentence ends after a word that sentencex does not split."""

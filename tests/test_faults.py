@@ -131,7 +131,7 @@ def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
     for path in logdir.glob("*.ckpt-*"):
         path.unlink()
     line = corpora.refuse_training(capsys, digits, logdir)
-    assert "dev scores" in line and "--logdir" in line
+    assert "dev scores" in line and "choose another logdir" in line
 
 
 def test_a_second_training_is_refused(digits, logdir, capsys):

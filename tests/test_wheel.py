@@ -221,8 +221,10 @@ def test_it_translates_by_the_program_and_in_three_lines(installed, trained):
             print(*(best.text for [best] in t.translate(["1 2 3", "4 5"])), sep="\\n")
     """
     program = textwrap.dedent(program)
-    assert installed.run("python", "-c", program).endswith(output)
-    assert len(output.splitlines()) == 2
+    # This model has hardly been trained: it may say that it reached a length limit.
+    translations = output.partition("transformer-tf translate: ")[0]
+    assert installed.run("python", "-c", program).endswith(translations)
+    assert len(translations.splitlines()) == 2
 
 
 def test_it_exports(installed, trained):

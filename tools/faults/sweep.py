@@ -194,8 +194,8 @@ class Sweep:
 
     def try_fault(self, name: str, fault: int, at: int) -> None:
         """Run the command with a fault, check the folder, and run the command again."""
-        shutil.rmread_tree(self.runner.world)
-        shutil.copyread_tree(self.runner.copy, self.runner.world)
+        shutil.rmtree(self.runner.world)
+        shutil.copytree(self.runner.copy, self.runner.world)
         scenario = self.scenario
         ended = self.runner.run(scenario.command, scenario.argv, at, fault)
         if len(ended.calls) < at:

@@ -222,10 +222,10 @@ def normalize_masks(
             mask = _refuse_inverted(name, mask, keys)
     if bias is not None:
         bias = tf.convert_to_tensor(bias)
-        if not bias.dtype.is_floating:
+        if bias.dtype == tf.bool:
             raise ValueError(
-                f"{block}: bias: expected float, got {bias.dtype.name}; what allows or "
-                "forbids keys is a mask: give it as mask"
+                f"{block}: bias: expected float, got bool; what allows or forbids keys "
+                "is a mask: give it as mask"
             )
         bias = tf.cast(bias, tf.float32)
         check_pairs(f"{block}: bias", bias)

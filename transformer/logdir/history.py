@@ -290,8 +290,8 @@ def dev_search(settings: Mapping[str, Any]) -> Dict[str, Any]:
     Args:
       settings: name → value; a setting that an older version lacked has its default.
     """
-    known = {name: value for name, value in settings.items() if name in FIELDS}
-    hp = HParams(**known)
+    fields = {name: value for name, value in settings.items() if name in FIELDS}
+    hp = HParams(**fields)
     return dict(search_settings(hp), decode_precision=hp.decode_precision)
 
 

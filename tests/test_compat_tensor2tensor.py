@@ -405,6 +405,22 @@ def test_add_timing_signal_nd():
             np.testing.assert_allclose(signals[0, i, j], expected, atol=1e-6)
 
 
+def test_sizes_in_the_condition_of_a_loop():
+    """A size decides whether to go on, as in tensor2tensor's slow greedy decoding."""
+
+    def is_short(x):
+        _, length = common_layers.shape_list(x)
+        return tf.less(length, 5)
+
+    def extend(x):
+        return tf.concat([x, tf.ones([2, 1])], axis=1)
+
+    shapes = [tf.TensorShape([2, None])]  # one size is static, the other is not
+    x = tf.while_loop(is_short, extend, [tf.zeros([2, 0])], shape_invariants=shapes)
+    with tf.Session() as session:  # with TensorFlow's graph optimizer, unlike CONFIG
+        assert session.run(x).shape == (2, 5)
+
+
 def test_pad_to_same_length():
     x, y = np.ones([5, 7, 2]), np.ones([5, 9, 2])
     pairs = [

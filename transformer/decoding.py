@@ -461,7 +461,7 @@ def _find_repeats(pieces, vocab_size: int, size: int):
     Returns:
       bool [N, K, V].
     """
-    batch, beam_size, length = tf.unstack(tf.shape(pieces))
+    batch, beam_size, length = shape_list(pieces)
     pieces = tf.reshape(pieces, [-1, length])  # [N*K, t]
     count = tf.maximum(0, length - size + 1)  # n-grams of a sequence
     matches_suffix = tf.fill([batch * beam_size, count], True)

@@ -28,9 +28,10 @@ def shape_list(x) -> List:
     sizes = x.shape.as_list()
     if None not in sizes:
         return sizes
-    # One operation instead of one for each size.
-    dynamic = tf.unstack(tf.shape(x), len(sizes))
-    return [tensor if size is None else size for tensor, size in zip(dynamic, sizes)]
+    # Not tf.unstack: in the condition of a while loop, where some sizes are static,
+    # TensorFlow's graph optimizer crashes on it.
+    dynamic = tf.shape(x)
+    return [dynamic[i] if size is None else size for i, size in enumerate(sizes)]
 
 
 def reshape(x, sizes: Sequence):

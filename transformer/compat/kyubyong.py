@@ -120,8 +120,8 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
         padding = _repeat_for_heads(key_masks, inputs)  # [H * N, Tk]
         return inputs + mask_to_bias(tf.logical_not(padding), MASKED)[:, None, :]
     if type in ("f", "future", "right"):
-        _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
-        order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
+        sizes = tf.shape(inputs)
+        order = causal_mask(tf.range(sizes[1]), tf.range(sizes[2]))[0]  # [1, Tq, Tk]
         return tf.where_v2(order, inputs, MASKED)
     raise ValueError(f"mask: expected type 'key' or 'future', got {type!r}")
 

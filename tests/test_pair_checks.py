@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from test_prepare import WORDS, refuse_prepare
 
-from transformer.commands import doctor
+from transformer.commands import doctor, evaluate
 from transformer.commands.advice import advice_for
 from transformer.runtime.errors import (
     CorpusError,
@@ -20,10 +20,16 @@ from transformer.runtime.errors import (
     SidesEqual,
     SidesInOneFile,
 )
-from transformer.text.data_folder import language_of
+from transformer.text.data_folder import language_of, read_parallel, read_translations
 from transformer.text.line_lengths import find_misalignment
-from transformer.text.lines import FilePair, read_lines
-from transformer.text.pair_checks import check_pairs, count_common_pairs, is_reversed
+from transformer.text.lines import FilePair, align_lines, read_lines, read_pairs
+from transformer.text.pair_checks import (
+    PairFindings,
+    check_pairs,
+    count_common_pairs,
+    describe_findings,
+    is_reversed,
+)
 
 SAMPLE = {
     (split, language): corpora.read_lines(
@@ -275,6 +281,65 @@ def test_sets_of_segments_in_one_file_are_told_apart(tmp_path):
         list(read_lines(write(tmp_path / "b.sgm", "<doc>\n</doc>\n")))
 
 
+def segments(ids, text, document="d1"):
+    """A test set in the format of NIST, with a segment for each number."""
+    lines = "".join(f"<seg id='{i}'>{text} {i}</seg>\n" for i in ids)
+    return f"<srcset><DOC docid={document}>\n{lines}</DOC></srcset>\n"
+
+
+@pytest.mark.parametrize(
+    "source, target, pairs, unmatched",
+    [
+        ([1, 2, 3], [1, 3], [1, 3], [["d1 2"], []]),
+        ([1, 2], [1, 2, 3], [1, 2], [[], ["d1 3"]]),
+        ([1, 2, 4], [1, 3, 4], [1, 4], [["d1 2"], ["d1 3"]]),
+        ([1, 2, 3], [3, 1, 2], [1, 2, 3], [[], []]),
+        ([1, 2], [3, 4], [(1, 3), (2, 4)], [[], []]),  # other numbers
+        ([1, 1, 2], [1, 2, 2], [(1, 1), (1, 2), (2, 2)], [[], []]),  # not unique
+    ],
+)
+def test_segments_are_paired_by_number(tmp_path, source, target, pairs, unmatched):
+    paths = FilePair(
+        write(tmp_path / "a.sgm", segments(source, "Satz")),
+        write(tmp_path / "b.xml", segments(target, "sentence")),
+    )
+    pairs = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
+    expected = [(f"Satz {a}", f"sentence {b}") for a, b in pairs]
+    assert list(read_pairs(paths)) == expected
+    findings = check_pairs("dev", paths)
+    assert findings.num_pairs == len(pairs)
+    assert list(findings.unmatched) == unmatched
+
+
+def test_documents_and_units_are_paired_by_name(tmp_path):
+    """The numbers begin again in each document; one is in another place, one lacks."""
+    documents = {name: segments([1, 2], name, name) for name in "abc"}
+    source = write(tmp_path / "a.sgm", documents["a"] + documents["b"])
+    target = write(tmp_path / "b.sgm", documents["c"] + documents["b"] + documents["a"])
+    unmatched = [], []
+    pairs = list(align_lines(FilePair(source, target), unmatched))
+    assert pairs == [(text, text) for text in ("a 1", "a 2", "b 1", "b 2")]
+    assert unmatched == ([], ["c 1", "c 2"])
+    [warning] = describe_findings(PairFindings(4, unmatched=unmatched))
+    assert "2 segments of the target, such as 'c 1'" in warning
+    memories = [
+        f"<tmx><body>{''.join(units)}</body></tmx>"
+        for units in zip(
+            *[
+                (
+                    f"<tu tuid='{i}'><tuv lang='de'><seg>Wort {i}</seg></tuv></tu>",
+                    f"<tu tuid='{3 - i}'><tuv lang='en'><seg>{3 - i}</seg></tuv></tu>",
+                )
+                for i in range(4)
+            ]
+        )
+    ]
+    paths = [write(tmp_path / f"{i}.tmx", memories[i]) for i in range(2)]
+    assert list(read_pairs(FilePair(*paths))) == [
+        (f"Wort {i}", f"{i}") for i in range(4)
+    ]
+
+
 @pytest.mark.parametrize(
     "name, content, language",
     [("a.tmx", TMX, "en-GB"), ("a.xlf", XLIFF1, "en"), ("a.sdlxliff", XLIFF2, "en")],
@@ -339,8 +404,27 @@ def test_text_with_carriage_returns_only_is_refused(tmp_path):
     path = str(tmp_path / "a")
     for content in ("a\rb\rc\r", "a\rb\rc\n", "a\rb\rc"):
         write(path, content)
-        with pytest.raises(CorpusError, match="carriage returns in 1 lines"):
+        with pytest.raises(CorpusError, match="carriage returns? in 1 line:"):
             list(read_lines(path))
     with open(path, "wb") as file:
         file.write(b"a\r\nb\r\n" * 9 + b"a\rb\r\r\n")
     assert len(list(read_lines(path))) == 19
+
+
+def test_a_text_and_its_translations_are_paired_by_number(tmp_path):
+    """`eval.py --files a.sgm b.sgm --compare c.sgm`."""
+    paths = [
+        write(tmp_path / f"{name}.sgm", segments(numbers, name))
+        for name, numbers in (("a", [1, 2, 3]), ("b", [3, 1]), ("c", [3, 2, 1]))
+    ]
+    text = read_parallel(str(tmp_path), "test", paths[:2])
+    assert text.sources == ["a 1", "a 3"] and text.references == ["b 1", "b 3"]
+    assert text.unmatched == (["d1 2"], [])
+    warnings = []
+    evaluate.warn_of_references(paths[:2], text, text.sources, warnings.append)
+    assert "1 segment of the source, such as 'd1 2'" in warnings[0]
+    text = read_parallel(str(tmp_path), "test", [paths[0], paths[2]])
+    assert read_translations(paths[2], text) == ["c 1", "c 2", "c 3"]
+    with pytest.raises(CorpusError, match="got none for 1 segment, such as 'd1 2'"):
+        read_translations(paths[1], text)
+    assert read_translations(write(tmp_path / "c.txt", "C\nB\n"), text) == ["C", "B"]

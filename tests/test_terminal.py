@@ -10,6 +10,7 @@ from transformer.runtime.progress import (
     BAR_WIDTH,
     Progress,
     escape_control,
+    format_count,
     format_duration,
 )
 
@@ -99,6 +100,14 @@ def test_a_closed_stream_is_ignored(clock):
 )
 def test_format_duration(seconds, text):
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [(0, "0 lines"), (1, "1 line"), (2, "2 lines"), (2000, "2,000 lines")],
+)
+def test_format_count(number, text):
+    assert format_count(number, "line") == text
 
 
 # --- What a terminal is shown ---------------------------------------------------------

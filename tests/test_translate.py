@@ -69,7 +69,7 @@ def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
     reader = TolerantReader()
     (text,) = reader.read([line + b"\n"])
     assert text == line.decode("utf-8", errors="replace").rstrip("\r")
-    assert set(reader.report().replace("1 lines: ", "").split(", ")) == set(
+    assert set(reader.report().replace("1 line: ", "").split(", ")) == set(
         counts or [""]
     )
 

@@ -23,6 +23,7 @@ from transformer.logdir.manifests import is_present
 from transformer.logdir.names import ALIGNMENT
 from transformer.runtime import files
 from transformer.runtime.errors import CorpusError
+from transformer.runtime.progress import format_count
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import Vocabularies
 from transformer.text.words import split_into_words, word_attention
@@ -205,7 +206,9 @@ def read_gold(path: str, num_lines: int) -> List[Gold]:
                 sure.add(pair)
         gold.append(Gold(sure, possible))
     if len(gold) != num_lines:
-        raise CorpusError(f"{path}: expected {num_lines} lines, got {len(gold)}")
+        raise CorpusError(
+            f"{path}: expected {format_count(num_lines, 'line')}, got {len(gold):,}"
+        )
     return gold
 
 

@@ -204,7 +204,10 @@ def check_padding(
 
     expected = subject.compute_first_outputs(*cut(length)[1])
     for width in range(1, length + 1):
-        change = f"{length - width} columns of padding were removed"
+        num_columns = length - width
+        change = f"{num_columns} columns of padding were removed"
+        if num_columns == 1:
+            change = "1 column of padding was removed"
         if with_lengths:
             change += " and the padding changed"
         rows, arrays = cut(width)

@@ -19,6 +19,7 @@ from transformer.runtime.errors import (
     SettingsError,
     missing_package,
 )
+from transformer.runtime.progress import format_count
 from transformer.text.data_folder import load_text as load_text
 from transformer.text.translations import Translation
 
@@ -122,8 +123,8 @@ def score(
         raise CorpusError("score: there are no references")
     if len(hypotheses) != len(references):
         raise CorpusError(
-            f"score: expected {len(references)} hypotheses, one for each reference, "
-            f"got {len(hypotheses)}"
+            "score: expected as many hypotheses as references, "
+            f"{len(references):,}, got {len(hypotheses):,}"
         )
     chosen = {key: METRICS[key].create(tokenizer) for key in metrics}
     scores = Scores()
@@ -426,8 +427,8 @@ def compare(
     for name, hypotheses in systems.items():
         if len(hypotheses) != len(references):
             raise CorpusError(
-                f"{name}: expected {len(references)} translations, one for each "
-                f"reference, got {len(hypotheses)}"
+                f"{name}: expected {format_count(len(references), 'translation')}, "
+                f"one for each reference, got {len(hypotheses):,}"
             )
     comparisons = []
     for row in METRICS.values():

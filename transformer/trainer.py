@@ -49,7 +49,7 @@ from transformer.runtime.errors import (
 from transformer.runtime.files import sha256_of
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import PRECISIONS, compute_type, make_getter
-from transformer.runtime.progress import Progress, format_duration
+from transformer.runtime.progress import Progress, format_count, format_duration
 from transformer.runtime.sessions import make_session_config, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, forward_signals
 from transformer.text.batches import (
@@ -624,7 +624,8 @@ class Training:
         assert best  # the last step was evaluated
         reason = "the last step"
         if self.step < hp.max_steps:
-            reason = f"after {hp.patience} evaluations without a better dev BLEU"
+            evaluations = format_count(hp.patience, "evaluation")
+            reason = f"after {evaluations} without a better dev BLEU"
         criterion = ""
         if best["bleu"] < MIN_BLEU:
             criterion = f" (the lowest dev loss, as no BLEU reached {MIN_BLEU:g})"

@@ -56,6 +56,7 @@ from transformer.hparams import (
 from transformer.logdir import checkpoints
 from transformer.runtime.errors import SettingsError, WeightsNotFinite
 from transformer.runtime.names import refuse_unknown
+from transformer.runtime.progress import format_count
 from transformer.runtime.sessions import (
     ThreadPools,
     count_concurrent_batches,
@@ -359,8 +360,8 @@ class Translator(BaseTranslator):
         """
         if len(prefixes) != len(lines):
             raise SettingsError(
-                f"prefix: expected {len(lines)} prefixes, one for each line, got "
-                f"{len(prefixes)}"
+                "prefix: expected as many prefixes as lines, "
+                f"{len(lines):,}, got {len(prefixes):,}"
             )
         target = self.vocabularies.target
         ids = [
@@ -507,8 +508,8 @@ class Translator(BaseTranslator):
         targets = as_lines(targets)
         if len(sources) != len(targets):
             raise SettingsError(
-                f"score: expected {len(sources)} target lines, one for each source "
-                f"line, got {len(targets)}"
+                f"score: expected {format_count(len(sources), 'target line')}, one for "
+                f"each source line, got {len(targets):,}"
             )
         results = [NEVER if target.strip() else 0.0 for target in targets]
         for batch in self.pair_batches(sources, targets):

@@ -22,6 +22,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.evaluation import score
 from transformer.logdir.names import checkpoint_step, translations_path
+from transformer.runtime.progress import format_count
 from transformer.text.anomalies import Side, find_anomalies
 from transformer.text.data_folder import (
     SIDES,
@@ -29,9 +30,9 @@ from transformer.text.data_folder import (
     name_text,
     open_integers,
     read_parallel,
+    read_translations,
 )
 from transformer.text.line_lengths import find_misalignment
-from transformer.text.lines import read_lines
 from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
@@ -280,15 +281,15 @@ def find_translations(
     origin = path or translations_path(checkpoint, name)
     translations: List[str] = []
     if path or os.path.isfile(origin):
-        translations = list(read_lines(origin))
+        translations = read_translations(origin, text)
     if len(translations) != len(text.sources) and not path:
         origin = "translated now"
         translations = translate(hp, logdir, checkpoint, text.sources)
     if len(translations) != len(text.sources):
         raise ValueError(
-            f"{text.name}: expected a translation of each of the "
-            f"{len(text.sources)} source lines, got {len(translations)} ({origin}): "
-            "they do not belong together"
+            f"{text.name}: expected the translations of "
+            f"{format_count(len(text.sources), 'source line')}, one of each, got "
+            f"{len(translations):,} ({origin}): they do not belong together"
         )
     return translations, origin
 
@@ -336,7 +337,7 @@ def run(args: argparse.Namespace) -> int:
         args.logdir, diagnose_checkpoint, args.checkpoint, args.warn
     )
     print_lines(
-        f"{diagnosis.num_lines} translations ({diagnosis.origin}): "
+        f"{format_count(diagnosis.num_lines, 'translation')} ({diagnosis.origin}): "
         f"BLEU {diagnosis.bleu:.2f}"
     )
     for name, explanation in diagnosis.findings.items():

@@ -24,7 +24,8 @@ from transformer.commands import cli
 from transformer.commands.terminal import PACKAGE, command_line, print_lines
 from transformer.runtime.errors import PackageNotInstalled
 from transformer.runtime.files import name_file_in_errors, sha256_of, temporary_folder
-from transformer.text.corpus import append_text_file
+from transformer.text.corpus import write_lines
+from transformer.text.lines import FilePair, read_side
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 
 LANGUAGES = ("de", "en")
@@ -279,11 +280,13 @@ def append_text(
       split: "train", "dev" or "test".
       work_dir: where the text is written.
     """
+    source, target = (os.path.join(folder, name) for name in file_pair)
+    paths = FilePair(source, target)
     num_source, num_target = [
-        append_text_file(
-            os.path.join(folder, name), os.path.join(work_dir, f"{split}.{language}")
+        write_lines(
+            read_side(paths, side), os.path.join(work_dir, f"{split}.{language}")
         )
-        for name, language in zip(file_pair, LANGUAGES)
+        for side, language in enumerate(LANGUAGES)
     ]
     if num_source != num_target:
         raise ValueError(

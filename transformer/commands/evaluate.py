@@ -45,9 +45,15 @@ from transformer.logdir import manifests
 from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointNotFound
+from transformer.runtime.progress import format_count
 from transformer.text.anomalies import Side, find_anomalies
-from transformer.text.data_folder import ParallelText, name_text, read_parallel
-from transformer.text.lines import read_lines
+from transformer.text.data_folder import (
+    ParallelText,
+    name_text,
+    read_parallel,
+    read_translations,
+)
+from transformer.text.pair_checks import describe_unmatched
 
 ALL = "all"  # every checkpoint that is kept
 
@@ -187,7 +193,7 @@ def run_all(
     best = manifests.list_steps(logdir, BEST)[-1:]
     newest = manifests.list_steps(logdir)
     which = [step if step in newest else "best" for step in sorted({*best, *newest})]
-    print_lines(f"{len(text.sources)} lines of {text.name}")
+    print_lines(f"{format_count(len(text.sources), 'line')} of {text.name}")
     systems = []
     reports = []
     signatures: Sequence[str] = []
@@ -257,11 +263,11 @@ def read_systems(
         if os.path.isdir(path):
             systems[path] = (hparams.load(path, changes), path)
             continue
-        lines = list(read_lines(path))
+        lines = read_translations(path, text)
         if len(lines) != len(text.sources):
             raise ValueError(
-                f"{path}: expected {len(text.sources)} translations, one for each line "
-                f"of {text.name}, got {len(lines)}"
+                f"{path}: expected {format_count(len(text.sources), 'translation')}, "
+                f"one for each line of {text.name}, got {len(lines):,}"
             )
         systems[path] = Translations(lines, path)
     return systems
@@ -387,6 +393,8 @@ def warn_of_references(
     """
     side = Side(text.references, translations, text.sources, is_reference=True)
     anomalies = find_anomalies(side)
+    if any(text.unmatched):
+        anomalies.insert(0, describe_unmatched(text.unmatched))
     if anomalies:
         name = paths[1] if paths else f"the references of {text.name}"
         warn(f"{name}: {'; '.join(anomalies)}")
@@ -435,7 +443,8 @@ def describe_translations(translations: Translations, text: ParallelText) -> str
         for checkpoint in [translations.checkpoint, *translations.others]
     )
     path = "not written" if translations.error else translations.path
-    return f"{len(text.sources)} lines of {text.name}, step {steps}: {path}"
+    lines = format_count(len(text.sources), "line")
+    return f"{lines} of {text.name}, step {steps}: {path}"
 
 
 def format_scores(scores: Scores) -> List[Tuple[str, str]]:

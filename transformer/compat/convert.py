@@ -27,6 +27,7 @@ from transformer.runtime.errors import (
     VariableNamesError,
     VocabulariesAmbiguous,
 )
+from transformer.runtime.progress import format_count
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments of each variable
 POWERS = ("beta1_power", "beta2_power")  # the powers of beta1 and beta2
@@ -301,7 +302,7 @@ def _take(remaining, name, original, shape, target_space_id):
         if not 0 <= target_space_id < len(array):
             raise CheckpointError(
                 f"{original}: expected row {target_space_id}, the target "
-                f"space id, got {len(array)} rows"
+                f"space id, got {format_count(len(array), 'row')}"
             )
         array = array[target_space_id]
     elif len(shape) == 2 and array.ndim == 3 and array.shape[0] == 1:

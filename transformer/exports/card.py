@@ -19,6 +19,7 @@ from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores, read_init_from, read_run
 from transformer.logdir.names import checkpoint_step, translations_path
 from transformer.model import variable_shapes
+from transformer.runtime.progress import format_count
 from transformer.text.data_folder import read_parallel, read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 
@@ -69,8 +70,10 @@ def model_card(
     sections = [
         f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
         f"A Transformer of {size:,} parameters in the dialect `{hp.dialect}`: "
-        f"{hp.encoder_blocks} encoder and {hp.decoder_blocks} decoder blocks, "
-        f"{hp.num_heads} heads, width {hp.d_model}, feed-forward width {hp.d_ff}. The "
+        f"{format_count(hp.encoder_blocks, 'encoder block')}, "
+        f"{format_count(hp.decoder_blocks, 'decoder block')}, "
+        f"{format_count(hp.num_heads, 'head')}, width {hp.d_model}, feed-forward width "
+        f"{hp.d_ff}. The "
         f"checkpoint of step {checkpoint_step(checkpoint):,} was exported by "
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),

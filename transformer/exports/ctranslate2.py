@@ -49,6 +49,7 @@ from transformer.runtime.errors import (
     SettingsError,
     missing_package,
 )
+from transformer.runtime.progress import format_count
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.translations import BaseTranslator, Translation, as_lines
@@ -333,8 +334,8 @@ class FastTranslator(BaseTranslator):
         """
         if len(lines) != len(targets):
             raise SettingsError(
-                f"score_pieces: expected {len(lines)} targets, one for each line, got "
-                f"{len(targets)}"
+                f"score_pieces: expected {format_count(len(lines), 'target')}, one for "
+                f"each line, got {len(targets):,}"
             )
         vocabulary = self.vocabularies.source
         sources = [

@@ -50,6 +50,7 @@ from transformer.logdir.names import (
 )
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointError
+from transformer.runtime.progress import format_count
 from transformer.text.vocabulary import FILE_NAMES
 from transformer.training import LOSS_SCALE
 
@@ -235,7 +236,9 @@ def refuse_other_shapes(
         name = different[0]
         shape = f"shape {list(shapes[name])}" if name in shapes else "none"
         num_more = len(different) - 1
-        more = f", and {num_more} more such variables" if num_more else ""
+        more = ""
+        if num_more:
+            more = f", and {format_count(num_more, 'more such variable')}"
         raise CheckpointError(
             f"{checkpoint}: expected {name} of shape {expected[name]}, as hparams.json "
             f"and the vocabulary imply, got {shape}{more}: the checkpoint belongs to "

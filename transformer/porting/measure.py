@@ -38,6 +38,7 @@ from transformer.porting.sources import (
     load_file,
     public_functions,
 )
+from transformer.runtime.progress import format_count
 
 # Kind of a verdict → the beginning of its text.
 KINDS = {
@@ -174,7 +175,7 @@ def _judge(
         text = f"{'; '.join(texts)} (compared with {candidate.source})"
         return Verdict(name, "similar", text, candidate.line, num_differences)
     text = f"{candidate.source} (largest difference {largest:.1e}"
-    text += f", {len(references)} calls"
+    text += f", {format_count(len(references), 'call')}"
     num_dropouts = sum(bool(reference.masks) for reference in references)
     text += f", {num_dropouts} of them with dropout)" if num_dropouts else ")"
     return Verdict(name, "same", text, candidate.line)

@@ -81,6 +81,11 @@ class Progress:
             self._stream.flush()
 
 
+def format_count(number: int, noun: str) -> str:
+    """Return a number with a noun, to which an s is added: "1 line", "2,000 lines"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration as h:mm:ss, or as m:ss if it is below an hour."""
     minutes, seconds = divmod(int(seconds), 60)

@@ -17,6 +17,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterable,
     Iterator,
     List,
     NamedTuple,
@@ -30,8 +31,9 @@ import numpy as np
 from transformer.runtime import pool
 from transformer.runtime.errors import CorpusError, TextNotFound
 from transformer.runtime.files import name_file_in_errors
+from transformer.runtime.progress import format_count
 from transformer.text.data_folder import SIDES, SPLITS, language_of, write_integers
-from transformer.text.lines import FilePair, read_lines, read_pairs, split_label
+from transformer.text.lines import FilePair, read_pairs, read_side, split_label
 from transformer.text.pair_checks import PairFindings, check_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -181,13 +183,13 @@ def copy_missing_text(
       CorpusError: different text in the folder, perhaps the only copy, would be lost.
     """
     existing_paths = []
-    for path, name in zip(file_pair[:2], names):
+    for side, (path, name) in enumerate(zip(file_pair[:2], names)):
         existing = os.path.join(folder, name)
         copy = os.path.join(work_dir, name)
         if os.path.exists(existing) and _is_same_file(path, existing):
             existing_paths.append(existing)
             continue
-        append_text_file(path, copy)
+        write_lines(read_side(file_pair, side), copy)
         if os.path.exists(existing) and not filecmp.cmp(copy, existing, False):
             raise CorpusError(
                 f"{existing}: expected no file, or the text of {path}, got different "
@@ -201,11 +203,11 @@ def _is_same_file(path: str, other: str) -> bool:
     return not split_label(path)[1] and os.path.samefile(path, other)
 
 
-def append_text_file(text_path: str, path: str) -> int:
-    """Append the sentences of a corpus file to a text file; return their number."""
+def write_lines(lines: Iterable[str], path: str) -> int:
+    """Append lines to a text file; return their number."""
     count = 0
     with name_file_in_errors(path), open(path, "ab") as file:
-        for line in read_lines(text_path):
+        for line in lines:
             file.write(line.encode("utf-8") + b"\n")
             count += 1
     return count
@@ -579,12 +581,12 @@ def find_lost_text(text: SplitFiles, folder: str) -> List[LostText]:
       folder: holds the vocabularies.
     """
     losses = []
-    paths = zip(*[file_pair[:2] for file_pair in text.file_pairs])
     vocabularies = load_vocabularies(folder)[:2]
-    for side, vocabulary, side_paths in zip(SIDES, vocabularies, paths):
+    for index, (side, vocabulary) in enumerate(zip(SIDES, vocabularies)):
         count = 0
         first = ("", "")
-        for line in itertools.chain.from_iterable(map(read_lines, side_paths)):
+        texts = (read_side(file_pair, index) for file_pair in text.file_pairs)
+        for line in itertools.chain.from_iterable(texts):
             decoded = vocabulary.decode(vocabulary.encode(line))
             if decoded.split() != line.split():
                 first = first if count else (line, decoded)
@@ -636,14 +638,15 @@ def report_lines(text: SplitFiles, entry: Dict[str, Any]) -> List[str]:
     source = entry["source_tokens"]
     target = entry["target_tokens"]
     lines = [
-        f"{text.split}: {entry['pairs']:,} pairs kept, {dropped:,} dropped "
-        f"({describe_dropped(entry)}), {source:,} source and {target:,} target tokens, "
+        f"{text.split}: {format_count(entry['pairs'], 'pair')} kept, {dropped:,} "
+        f"dropped ({describe_dropped(entry)}), {format_count(source, 'source token')}, "
+        f"{format_count(target, 'target token')}, "
         f"unk {100 * entry['source_unknown'] / source:.3f} % / "
         f"{100 * entry['target_unknown'] / target:.3f} %"
     ]
     return lines + [
         f"{text.split}: from {file_pair.source} and {file_pair.target}, weight "
-        f"{counts['weight']:g}: {counts['pairs']:,} pairs kept, {counts['written']:,} "
-        f"written"
+        f"{counts['weight']:g}: {format_count(counts['pairs'], 'pair')} kept, "
+        f"{counts['written']:,} written"
         for counts, file_pair in zip(entry.get("corpora", []), text.file_pairs)
     ]

@@ -38,7 +38,14 @@ from transformer.runtime.files import (
     short_hash,
     sync,
 )
-from transformer.text.lines import read_lines, split_label
+from transformer.runtime.progress import format_count
+from transformer.text.lines import (
+    FilePair,
+    align_lines,
+    have_segments,
+    read_lines,
+    split_label,
+)
 
 SUMMARY = "corpus.json"
 LANGUAGE = r"[a-z]{2,3}(?:[-_](?:[A-Za-z]+|\d{3}))*"  # de, pt-BR, zho_Hans, es-419
@@ -297,6 +304,9 @@ class ParallelText(NamedTuple):
     references: List[str]
     tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
     is_split: bool = False  # whether it is a split of a data folder
+    source_path: str = ""
+    # Names of segments, left out, that only the sources, or only the references, have.
+    unmatched: Sequence[Sequence[str]] = ()
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
@@ -326,8 +336,9 @@ def read_parallel(
       OSError: a file cannot be read.
     """
     is_split = not paths
+    unmatched: Tuple[List[str], List[str]] = ([], [])
     if paths:
-        sources, references = (list(read_lines(path)) for path in paths)
+        sources, references = read_two_files(FilePair(paths[0], paths[1]), unmatched)
         name = f"{os.path.basename(paths[0])}-{hash_lines(sources)}"
         language = language_of(paths[1])
         if not language:
@@ -344,7 +355,42 @@ def read_parallel(
             f"got {len(sources)} and {len(references)}"
         )
     tokenizer = tokenizer_of(language)
-    return ParallelText(name, sources, references, tokenizer, is_split)
+    return ParallelText(
+        name, sources, references, tokenizer, is_split, paths[0], unmatched
+    )
+
+
+def read_translations(path: str, text: ParallelText) -> List[str]:
+    """Return the translations of a text in a file, in the order of the sources.
+
+    Raises:
+      CorpusError: the file lacks segments of the source.
+    """
+    unmatched: Tuple[List[str], List[str]] = ([], [])
+    file_pair = FilePair(text.source_path, path)
+    if not have_segments(file_pair):
+        return list(read_lines(path))
+    _, translations = read_two_files(file_pair, unmatched)
+    if unmatched[0]:
+        raise CorpusError(
+            f"{path}: expected the segments of {text.source_path}, got none for "
+            f"{format_count(len(unmatched[0]), 'segment')}, such as {unmatched[0][0]!r}"
+        )
+    return translations
+
+
+def read_two_files(
+    file_pair: FilePair, unmatched: Tuple[List[str], List[str]]
+) -> Tuple[List[str], List[str]]:
+    """Return the lines of two files, one file after the other: they may be pipes.
+
+    Args: as in `align_lines`, by which segments of markup are paired.
+    """
+    if not have_segments(file_pair):
+        return list(read_lines(file_pair.source)), list(read_lines(file_pair.target))
+    pairs = list(align_lines(file_pair, unmatched))
+    sources = [source for source, _ in pairs if source is not None]
+    return sources, [target for _, target in pairs if target is not None]
 
 
 def hash_lines(lines: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import fnmatch
 import gzip
+import itertools
 import os
 import re
 import unicodedata
@@ -19,6 +20,7 @@ from typing import (
     Dict,
     Iterable,
     Iterator,
+    List,
     Mapping,
     NamedTuple,
     Optional,
@@ -26,7 +28,8 @@ from typing import (
 )
 
 from transformer.runtime.errors import CorpusError, FileNotText
-from transformer.text.markup import read_segments, read_units
+from transformer.runtime.progress import format_count
+from transformer.text.markup import Segment, pair_segments, read_segments, read_units
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -55,9 +58,52 @@ class FilePair(NamedTuple):
     weight: float = 1.0
 
 
+Unmatched = Tuple[List[str], List[str]]  # names of segments of source and target
+
+
 def read_pairs(file_pair: FilePair) -> Iterator[Tuple[str, str]]:
-    """Yield the pairs of lines of two files."""
-    return zip(read_lines(file_pair.source), read_lines(file_pair.target))
+    """Yield the pairs of lines of two files, up to the end of the shorter one."""
+    for source, target in align_lines(file_pair):
+        if source is not None and target is not None:
+            yield source, target
+
+
+def read_side(file_pair: FilePair, side: int) -> Iterator[str]:
+    """Yield the lines of one side of two files, 0 or 1, in the order of their pairs."""
+    lines = (pair[side] for pair in align_lines(file_pair))
+    return (line for line in lines if line is not None)
+
+
+def align_lines(
+    file_pair: FilePair, unmatched: Optional[Unmatched] = None
+) -> Iterator[Tuple[Optional[str], Optional[str]]]:
+    """Yield the pairs of lines of two files; None stands for a line of a shorter file.
+
+    Line n of one file belongs to line n of the other. If both files are in markup,
+    segments are paired by their names instead: see `pair_segments`.
+
+    Args:
+      file_pair: the files.
+      unmatched: the names of segments that only source, or only target, has are
+        appended to these two lists; they are in no pair.
+
+    Raises:
+      CorpusError, FileNotText, SidesInOneFile: as `read_lines`.
+    """
+    if not have_segments(file_pair):
+        return itertools.zip_longest(
+            read_lines(file_pair.source), read_lines(file_pair.target)
+        )
+    source, target = (
+        FORMATS_WITH_LABELS[pattern](path, label)
+        for pattern, path, label in map(_find_text, file_pair[:2])
+    )
+    return pair_segments(source, target, unmatched)
+
+
+def have_segments(file_pair: FilePair) -> bool:
+    """Return whether both files are in markup, whose segments may have names."""
+    return all(_find_text(path)[0] in FORMATS_WITH_LABELS for path in file_pair[:2])
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -75,12 +121,16 @@ def read_lines(path: str) -> Iterator[str]:
       FileNotText: the file is an archive.
       SidesInOneFile: the file has several texts.
     """
+    pattern, path, label = _find_text(path)
+    return READERS[pattern](path, label)
+
+
+def _find_text(path: str) -> Tuple[str, str, str]:
+    """Return the pattern in READERS of a text, its file, and its label in the file."""
     path, label = split_label(os.fspath(path))
     name = re.sub(r"\.gz$", "", os.path.basename(path).lower())
-    read = next(
-        reader for pattern, reader in READERS.items() if fnmatch.fnmatch(name, pattern)
-    )
-    return read(path, label)
+    pattern = next(pattern for pattern in READERS if fnmatch.fnmatch(name, pattern))
+    return pattern, path, label
 
 
 def split_label(path: str) -> Tuple[str, str]:
@@ -103,19 +153,19 @@ def _read_untagged(path: str, label: str) -> Iterator[str]:
     return (line.strip() for line in decode_lines(path) if not line.startswith("<"))
 
 
-def _read_segments(path: str, label: str) -> Iterator[str]:
-    """Yield the text of each `<seg id="1"> … </seg>` in an IWSLT or WMT test set."""
+def _read_segments(path: str, label: str) -> Iterator[Segment]:
+    """Yield each `<seg id="1"> … </seg>` of one side of an IWSLT or WMT test set."""
     return read_segments(decode_lines(path), path, label)
 
 
-def _read_units(path: str, label: str) -> Iterator[str]:
+def _read_units(path: str, label: str) -> Iterator[Segment]:
     """Yield one side of each unit of a TMX or XLIFF file."""
     with open_binary(path) as file, _refuse_broken(path):
         yield from read_units(file, path, label)
 
 
 # Formats that may hold several languages, or several references.
-FORMATS_WITH_LABELS: Dict[str, Callable[[str, str], Iterator[str]]] = {
+FORMATS_WITH_LABELS: Dict[str, Callable[[str, str], Iterator[Segment]]] = {
     "*.xml": _read_segments,
     "*.sgm": _read_segments,
     "*.sgml": _read_segments,
@@ -123,11 +173,19 @@ FORMATS_WITH_LABELS: Dict[str, Callable[[str, str], Iterator[str]]] = {
     "*.xlf": _read_units,
     "*xliff": _read_units,
 }
+
+
+def _read_texts(path: str, label: str) -> Iterator[str]:
+    """Yield the text of each segment of a file with labels."""
+    pattern, _, _ = _find_text(path)
+    return (segment.text for segment in FORMATS_WITH_LABELS[pattern](path, label))
+
+
 # The extension point for corpus formats: pattern for the file name, in lower case and
 # without .gz → reader of the lines of (path, label). The first pattern that matches is
 # used.
 READERS: Dict[str, Callable[[str, str], Iterator[str]]] = {
-    **FORMATS_WITH_LABELS,
+    **dict.fromkeys(FORMATS_WITH_LABELS, _read_texts),
     "*train.tags.*": _read_untagged,
     "*": _read_plain,
 }
@@ -200,7 +258,8 @@ def decode_lines(path: str) -> Iterator[str]:
     if num_returns > line_number:
         raise CorpusError(
             f"{path}: expected lines that end with a line feed, got "
-            f"{num_returns:,} carriage returns in {line_number:,} lines: convert it "
+            f"{format_count(num_returns, 'carriage return')} in "
+            f"{format_count(line_number, 'line')}: convert it "
             r"with tr '\r' '\n'"
         )
 
@@ -270,4 +329,4 @@ class TolerantReader:
         """
         counts = +(self.counts + collections.Counter(more_counts or {}))
         parts = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-        return parts and f"{self.num_lines:,} lines: {parts}"
+        return parts and f"{format_count(self.num_lines, 'line')}: {parts}"

@@ -5,8 +5,9 @@ A file may hold the text of several languages, or several references. Each of th
 """
 
 import html
+import itertools
 import re
-from typing import IO, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import IO, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 from xml.parsers import expat
 
 from transformer.runtime.errors import CorpusError, SidesInOneFile
@@ -67,13 +68,67 @@ def _choose_side(path: str, label: str, sides: Iterable[Side]) -> None:
         )
 
 
+class Segment(NamedTuple):
+    """A sentence of one side of a file."""
+
+    text: str
+    # Its number, after that of its document: "d1 3"; "" if the file does not say.
+    name: str = ""
+
+
+def pair_segments(
+    source: Iterator[Segment],
+    target: Iterator[Segment],
+    unmatched: Optional[Tuple[List[str], List[str]]] = None,
+) -> Iterator[Tuple[Optional[str], Optional[str]]]:
+    """Pair the segments of two sides by their names; yield the pairs of texts.
+
+    Segments without names, or whose names are not unique or all different, are paired
+    in their order; then None stands for a side that is shorter. As long as the names of
+    the two sides agree, only one segment of each is in memory.
+
+    Args:
+      source, target: the segments of both sides.
+      unmatched: the names of segments that only source, or only target, has are
+        appended to these two lists.
+    """
+    num_equal = 0
+    for pair in itertools.zip_longest(source, target):
+        if None in pair or pair[0].name != pair[1].name:
+            break
+        yield pair[0].text, pair[1].text
+        num_equal += bool(pair[0].name)
+    else:
+        return
+    rest = [
+        [segment for segment in (first, *others) if segment]
+        for first, others in zip(pair, (source, target))
+    ]
+    texts = [{segment.name: segment.text for segment in side} for side in rest]
+    names, target_names = texts
+    is_unique = all(len(side) == len(by_name) for side, by_name in zip(rest, texts))
+    has_names = is_unique and "" not in names and "" not in target_names
+    if not has_names or not (num_equal or names.keys() & target_names.keys()):
+        yield from itertools.zip_longest(
+            *[[segment.text for segment in side] for side in rest]
+        )
+        return
+    for name in names:
+        if name in target_names:
+            yield names[name], target_names[name]
+    for side, (own, other) in enumerate((texts, texts[::-1])):
+        if unmatched:
+            unmatched[side].extend(name for name in own if name not in other)
+
+
 # --- Segments -------------------------------------------------------------------------
 
-# <src lang="de">, <ref lang="en" translator="A"> (WMT); <srcset srclang="de">, <refset
-# trglang="en" refid="ref1">, <tstset sysid="online"> (NIST); and a segment.
+# <doc id="d1"> (WMT; docid in NIST and IWSLT); <src lang="de">, <ref lang="en"
+# translator="A"> (WMT); <srcset srclang="de">, <refset trglang="en" refid="ref1">,
+# <tstset sysid="online"> (NIST); and a segment.
 SEGMENT = re.compile(
-    r"<seg\b[^<>]*>(?P<text>.*?)</seg>|<(?P<kind>src|ref|hyp|tst)(?:set)?\b"
-    r"(?P<attributes>[^<>]*)>",
+    r"<seg\b(?P<number>[^<>]*)>(?P<text>.*?)</seg>|<doc\b(?P<document>[^<>]*)>|"
+    r"<(?P<kind>src|ref|hyp|tst)(?:set)?\b(?P<attributes>[^<>]*)>",
     re.IGNORECASE,
 )
 SEGMENT_START = re.compile("<seg", re.IGNORECASE)
@@ -81,8 +136,10 @@ ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
 NAMES_OF_TRANSLATORS = ("translator", "refid", "sysid", "system")
 
 
-def read_segments(lines: Iterable[str], path: str, label: str = "") -> Iterator[str]:
-    """Yield the text of each `<seg id="1"> … </seg>` of one side.
+def read_segments(
+    lines: Iterable[str], path: str, label: str = ""
+) -> Iterator[Segment]:
+    """Yield each `<seg id="1"> … </seg>` of one side.
 
     Args:
       lines: the lines of the file.
@@ -95,11 +152,16 @@ def read_segments(lines: Iterable[str], path: str, label: str = "") -> Iterator[
     """
     side = Side("src", "")
     sides = []
+    document = ""
     for line_number, line in enumerate(lines, 1):
         num_segments = 0
         for match in SEGMENT.finditer(line):
             if match.group("kind"):
                 side = _parse_side(match.group("kind"), match.group("attributes"))
+                continue
+            if match.group("document") is not None:
+                values = _parse_attributes(match.group("document"))
+                document = values.get("docid", values.get("id", ""))
                 continue
             num_segments += 1
             if side not in sides:
@@ -107,7 +169,9 @@ def read_segments(lines: Iterable[str], path: str, label: str = "") -> Iterator[
             if not label or matches_label(side, label):
                 # "&#10;" is a line feed, which would split the sentence.
                 text = html.unescape(match.group("text"))
-                yield re.sub(r"[\r\n]", " ", text).strip()
+                number = _parse_attributes(match.group("number")).get("id", "")
+                name = f"{document} {number}".strip() if number else ""
+                yield Segment(re.sub(r"[\r\n]", " ", text).strip(), name)
         if num_segments != len(SEGMENT_START.findall(line)):
             raise CorpusError(
                 f"{path}:{line_number}: expected <seg id=…> text </seg> on one line, "
@@ -120,12 +184,17 @@ def read_segments(lines: Iterable[str], path: str, label: str = "") -> Iterator[
     _choose_side(path, label, sides)
 
 
-def _parse_side(kind: str, attributes: str) -> Side:
-    """Return the side that a tag begins."""
-    values = {
+def _parse_attributes(attributes: str) -> Dict[str, str]:
+    """Return the attributes of a tag, with names in lower case."""
+    return {
         name.lower(): html.unescape(double or single or bare)
         for name, double, single, bare in ATTRIBUTE.findall(attributes)
     }
+
+
+def _parse_side(kind: str, attributes: str) -> Side:
+    """Return the side that a tag begins."""
+    values = _parse_attributes(attributes)
     kind = kind.lower().replace("tst", "hyp")
     language = "srclang" if kind == "src" else "trglang"
     language = values.get("lang", values.get(language, ""))
@@ -140,9 +209,18 @@ def _parse_side(kind: str, attributes: str) -> Side:
 BLOCK = 1 << 16  # bytes
 CODES = ("bpt", "ept", "ph", "it", "ut", "sub")  # formatting, which is not text
 UNITS = ("tu", "trans-unit", "segment")
+# The attribute that names an element: a unit of TMX; a file, a unit and its part of
+# XLIFF.
+NAMES_OF_ELEMENTS = {
+    "tu": "tuid",
+    "file": "original",
+    "trans-unit": "id",
+    "unit": "id",
+    "segment": "id",
+}
 
 
-def read_units(file: IO[bytes], path: str, label: str = "") -> Iterator[str]:
+def read_units(file: IO[bytes], path: str, label: str = "") -> Iterator[Segment]:
     """Yield one side of each unit of a translation memory (TMX) or an XLIFF file.
 
     A unit without that side is an empty line, so that both sides have the same lines.
@@ -174,10 +252,10 @@ def read_units(file: IO[bytes], path: str, label: str = "") -> Iterator[str]:
 
 
 def _take_texts(
-    units: Iterable[Dict[Side, str]], label: str, sides: Dict[Side, int]
-) -> Iterator[str]:
+    units: Iterable[Tuple[str, Dict[Side, str]]], label: str, sides: Dict[Side, int]
+) -> Iterator[Segment]:
     """Yield the text that a label names in each unit; add the languages to `sides`."""
-    for unit in units:
+    for name, unit in units:
         sides.update(dict.fromkeys(unit, 1))
         texts = [
             text
@@ -189,7 +267,7 @@ def _take_texts(
             for side, text in unit.items()
             if side.language.lower() == label.lower()
         ]
-        yield [*exact, *texts, ""][0]
+        yield Segment([*exact, *texts, ""][0], name)
 
 
 class _UnitParser:
@@ -202,16 +280,17 @@ class _UnitParser:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._read_text
         self.parser.EntityDeclHandler = self._refuse_entity
-        self._units: List[Dict[Side, str]] = []  # complete ones
+        self._units: List[Tuple[str, Dict[Side, str]]] = []  # complete ones, with names
         self._unit: Dict[Side, str] = {}
         self._stack: List[str] = []
+        self._names: List[str] = []  # of the elements in the stack; "": it has none
         self._languages = {"source": "", "target": ""}  # of XLIFF
         self._variant = ""  # the language of a <tuv> of TMX
         self._side: Optional[Side] = None  # whose text is being read
         self._parts: List[str] = []
         self._depth = 0  # of the element with the text
 
-    def take(self) -> List[Dict[Side, str]]:
+    def take(self) -> List[Tuple[str, Dict[Side, str]]]:
         """Return the units that have been completed since the last call."""
         units, self._units = self._units, []
         return units
@@ -220,6 +299,7 @@ class _UnitParser:
         name = name.rpartition(":")[2]
         parent = self._stack[-1] if self._stack else ""
         self._stack.append(name)
+        self._names.append(attributes.get(NAMES_OF_ELEMENTS.get(name, ""), ""))
         if self._side:
             return
         for side, names in (
@@ -250,8 +330,11 @@ class _UnitParser:
             self._unit.setdefault(self._side, " ".join("".join(self._parts).split()))
             self._side = None
         elif not self._side and name in UNITS:
-            self._units.append(self._unit)
+            is_named = bool(self._names[-1] or name == "segment")
+            unit_name = " ".join(filter(None, self._names)) if is_named else ""
+            self._units.append((unit_name, self._unit))
         self._stack.pop()
+        self._names.pop()
 
     def _read_text(self, text):
         if self._side and not set(CODES).intersection(self._stack[self._depth :]):

@@ -9,11 +9,13 @@ import collections
 import itertools
 import math
 import os
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from transformer.runtime.errors import CorpusError, SidesEqual
+from transformer.runtime.progress import format_count
+from transformer.text.data_folder import SIDES
 from transformer.text.line_lengths import Misalignment, find_misalignment
-from transformer.text.lines import FilePair, read_lines, read_pairs
+from transformer.text.lines import FilePair, align_lines, read_lines, read_pairs
 
 # Longer lines count as this long.
 MAX_LENGTH = 2**16 - 1
@@ -39,11 +41,13 @@ class PairFindings(NamedTuple):
       num_pairs: the number of lines in each.
       num_equal: the number of lines, not empty, that are equal on both sides.
       misalignment: where the lines cease to belong together, if anywhere.
+      unmatched: the names of segments that only the source, or only the target, has.
     """
 
     num_pairs: int
     num_equal: int = 0
     misalignment: Optional[Misalignment] = None
+    unmatched: Sequence[Sequence[str]] = ()
 
 
 def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
@@ -59,7 +63,8 @@ def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
     """
     lengths = (array.array("H"), array.array("H"))
     num_equal = num_empty = 0
-    for lines in itertools.zip_longest(*map(read_lines, file_pair[:2])):
+    unmatched: Tuple[List[str], List[str]] = ([], [])
+    for lines in align_lines(file_pair, unmatched):
         for side, line in zip(lengths, lines):
             if line is not None:
                 side.append(min(len(line), MAX_LENGTH))
@@ -78,13 +83,14 @@ def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
     min_equal = 1 if is_same_file else MIN_EQUAL
     if num_equal >= min_equal and num_equal + num_empty == num_source:
         raise SidesEqual(
-            f"{split}: expected two languages, got the same {num_source:,} lines in "
-            f"{file_pair.source} and {file_pair.target}: each text would be paired "
-            "with itself",
+            f"{split}: expected two languages, got the same text, "
+            f"{format_count(num_source, 'line')}, in {file_pair.source} and "
+            f"{file_pair.target}: each line would be paired with itself",
             file_pair.source,
             _find_separator(read_lines(file_pair.source)),
         )
-    return PairFindings(num_source, num_equal, find_misalignment(*lengths))
+    misalignment = find_misalignment(*lengths)
+    return PairFindings(num_source, num_equal, misalignment, unmatched)
 
 
 def _find_separator(lines: Iterable[str]) -> str:
@@ -106,9 +112,21 @@ def describe_findings(findings: PairFindings) -> List[str]:
             f"{findings.num_equal:,} of {findings.num_pairs:,} lines are equal on both "
             "sides"
         )
+    if any(findings.unmatched):
+        lines.append(describe_unmatched(findings.unmatched))
     if findings.misalignment:
         lines.append(describe_misalignment(findings.misalignment))
     return lines
+
+
+def describe_unmatched(unmatched: Sequence[Sequence[str]]) -> str:
+    """Return a sentence about segments that only one of two sides has."""
+    sides = (
+        f"{format_count(len(names), 'segment')} of the {side}, such as {names[0]!r}"
+        for side, names in zip(SIDES, unmatched)
+        if names
+    )
+    return f"left out, as the other side lacks them: {'; '.join(sides)}"
 
 
 def describe_misalignment(misalignment: Misalignment, unit: str = "line") -> str:

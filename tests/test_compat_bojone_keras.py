@@ -111,6 +111,14 @@ def test_lengths_are_masks():
     np.testing.assert_allclose(outputs, output, **CLOSE)
 
 
+def test_lengths_are_not_rounded_to_half_precision():
+    x = random_floats(1, 302, 4)
+    length = np.array([[301]], np.float32)  # as bfloat16: 300 or 302
+    output = Attention(1, 2, dtype="mixed_bfloat16")([x, x, x, length, length])
+    has_output = tf.reduce_any(tf.not_equal(output, 0), -1)
+    np.testing.assert_array_equal(has_output, np.arange(302)[None] < 301)
+
+
 @pytest.mark.parametrize("size", [None, 3])
 @pytest.mark.parametrize("mode", ["sum", "concat"])
 def test_position_embedding(mode, size):

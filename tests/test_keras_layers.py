@@ -308,6 +308,129 @@ def test_padding_stays_hidden_beside_an_attention_mask():
     )
 
 
+def pairs_mask():
+    """A padding mask [N, T], and the masks of pairs [N, T, T] that say the same."""
+    mask = length_mask([5, 2], 5)
+    return mask, np.repeat(mask[:, None], 5, 1)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda mask: mask,
+        lambda mask: np.float32(mask),
+        lambda mask: np.int32(mask) * 7,  # such as ids
+        lambda mask: mask[..., None],
+        tf.constant,
+    ],
+)
+def test_a_padding_mask_has_one_meaning_in_all_forms(form):
+    x, (mask, _) = random_floats(2, 5, 6), pairs_mask()
+    for kind, kwargs in SELF:
+        layer = kind(2, 4, **kwargs)
+        expected = layer(x, mask=mask)
+        np.testing.assert_array_equal(layer(x, mask=form(mask)), expected)
+        np.testing.assert_array_equal(layer([x, form(mask)]), expected)
+    layer = Attention(2, 4)
+    expected = layer([x] * 3, mask=[mask, mask])  # queries and values
+    np.testing.assert_array_equal(layer([x] * 3, mask=[form(mask)] * 2), expected)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda pairs: pairs,
+        lambda pairs: np.float32(pairs),
+        lambda pairs: pairs[:, None],
+        lambda pairs: np.repeat(pairs[:, None], 2, 1),
+        lambda pairs: pairs[:, :1],
+        lambda pairs: pairs[:, None, :1],
+    ],
+)
+def test_an_attention_mask_has_one_meaning_in_all_forms(form):
+    x, (mask, pairs) = random_floats(2, 5, 6), pairs_mask()
+    layer = SelfAttention(2, 4)
+    padded = layer(x, mask=mask)
+    output = layer(x, mask=mask, attention_mask=form(pairs))
+    np.testing.assert_array_equal(output, padded)
+    tokens = np.asarray(layer(x, attention_mask=form(pairs)))[mask]
+    np.testing.assert_allclose(tokens, np.asarray(padded)[mask], **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (lambda mask, pairs: {"mask": pairs}, r"\[N, T\] or \[N, T, 1\], got"),
+        (lambda mask, pairs: {"mask": mask[:, None]}, r"or \[N, T, 1\], got"),
+        (lambda mask, pairs: {"mask": mask.sum(1)}, r"\[N, T\] or .* got \[2\]"),
+        (lambda mask, pairs: {"mask": mask[:, :4]}, r"\[N, T\] = \[2, 5\], got"),
+        (lambda mask, pairs: {"mask": mask.tolist()}, "number of masks .* got 2"),
+        (lambda mask, pairs: {"mask": (mask - 1) * 1e9}, "got -1e.09; what is added"),
+        (lambda mask, pairs: {"attention_mask": mask}, r"\[Tq, Tk\] = \[5, 5\], got"),
+        (lambda mask, pairs: {"attention_mask": mask[0]}, r"\[N, Tq, Tk\] or .* got"),
+        (
+            lambda mask, pairs: {"attention_mask": mask[..., None]},
+            r"got \[2, 5, 1\]; a padding mask \[N, T\] is given as mask",
+        ),
+        (
+            lambda mask, pairs: {"attention_mask": np.ones([3, 5, 5], bool)},
+            r"\[N, Tq, Tk\] = \[2, 5, 5\], got \[3, 5, 5\]",
+        ),
+        (
+            lambda mask, pairs: {"attention_mask": np.where(pairs, 0, -np.inf)},
+            "got -inf; what is added to logits is a bias",
+        ),
+    ],
+)
+def test_a_mask_of_another_form_is_refused(arguments, message):
+    x = random_floats(2, 5, 6)
+    with pytest.raises(ValueError, match=message):
+        SelfAttention(2, 4)(x, **arguments(*pairs_mask()))
+
+
+def test_one_mask_is_not_enough_for_queries_and_keys():
+    x, (mask, _) = random_floats(2, 5, 6), pairs_mask()
+    with pytest.raises(ValueError, match="number of masks to be 2 or 3.* got 1"):
+        Attention(2, 4)([x, x, x], mask=mask)
+
+
+DROPPING = {
+    "add": lambda x, y: x + y,
+    "get_item": lambda x, y: x[:, 1:],
+    "relu": lambda x, y: keras.layers.Dense(6)(keras.ops.relu(x)),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_an_operation_that_drops_the_mask_is_named(name, recwarn):
+    x = keras.layers.Embedding(9, 6, mask_zero=True)(keras.Input([None], dtype="int32"))
+    y = SelfAttention(2, 3)(x)
+    SelfAttention(2, 3)(keras.layers.Add()([x, y]))
+    Attention(2, 3)([x, y, keras.layers.Dense(4)(y)])
+    mask = keras.Input([None], dtype="bool")
+    dropped = DROPPING[name](x, y)
+    SelfAttention(2, 3)(dropped, mask=mask)
+    SelfAttention(2, 3)([dropped, mask])
+    SelfAttention(2, 3)(keras.ops.relu(keras.Input([5, 6])))
+    assert not recwarn.list
+    for layer, inputs in ((SelfAttention, dropped), (Attention, [x, dropped, dropped])):
+        with pytest.warns(UserWarning, match=f"which {name}.* dropped: x . y, slices"):
+            layer(2, 3)(inputs)
+
+
+def test_a_model_with_masks_as_inputs_is_saved_and_loaded(tmp_path):
+    ids, pairs = keras.Input([None], dtype="int32"), keras.Input([None, None])
+    x = keras.layers.Embedding(10, 6, mask_zero=True)(ids)
+    x = SelfAttention(2, 3)(x, attention_mask=pairs)
+    mask = keras.Input([None], dtype="bool")
+    model = keras.Model([ids, pairs, mask], SelfAttention(2, 3)(x, mask=mask))
+    is_token, all_pairs = pairs_mask()
+    inputs = [np.int32(is_token), np.float32(np.tril(all_pairs)), is_token]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model(inputs), loaded(inputs))
+
+
 @over(SELF[1:])
 def test_restricted_attention_takes_no_further_mask(kind, kwargs):
     for x in (random_floats(2, 5, 6), keras.Input([5, 6])):
@@ -379,9 +502,27 @@ def test_other_types_give_no_nan(kind, kwargs, policy):
     )
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_origins_are_not_rounded_to_half_precision(policy):
+    x = np.zeros([1, 4, 6], np.float32)
+    inputs = [x, np.array([[4097]], np.float32)]
+    output = SinCosPositionEmbedding(6, dtype=policy)(inputs)
+    assert output.dtype == policy[6:]
+    expected = SinCosPositionEmbedding(6)(inputs)
+    np.testing.assert_allclose(tf.cast(output, tf.float32), expected, atol=0.01)
+
+
 @pytest.mark.parametrize(
     "make, message",
     [
+        (
+            lambda: Attention(2, 3, mask_right=[[0, -1e9], [0, 0]]),
+            "expected mask_right to be .* a matrix of ones and zeros, got",
+        ),
+        (
+            lambda: SelfAttention(2, 3, mask_right=np.eye(3))(np.ones([1, 4, 6])),
+            r"mask_right: expected \[Tq, Tk\] = \[4, 4\], got \[3, 3\]",
+        ),
         (
             lambda: Attention(2, 3, mask_right=None),
             "Attention: expected mask_right to be .*, got None",

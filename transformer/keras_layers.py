@@ -8,7 +8,8 @@ Example:
     ids = keras.Input([None], dtype="int32")                       # [N, T]
     x = keras.layers.Embedding(20000, 128, mask_zero=True)(ids)    # [N, T, 128]
     x = SinCosPositionEmbedding(128)(x)                            # [N, T, 128]
-    x = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
+    y = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
+    x = keras.layers.Add()([x, y])                # x + y would drop the Keras mask
     x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
 """
 

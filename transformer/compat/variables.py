@@ -66,12 +66,15 @@ def original_variables(
 
 
 def _create_anonymous(scope, shape, initializer, dtype, trainable, **_):
-    """Create a variable that only its name scope names: "scope/Variable_1"."""
-    return tf.Variable(
-        initializer(shape, dtype=dtype),
-        name=(scope.rstrip("/") + "/Variable").lstrip("/"),
-        trainable=trainable is not False,
-    )
+    """Create a variable that only its name scope names: "scope/Variable_1".
+
+    It is not named itself: the replicas of a `tf.distribute.Strategy` have name scopes
+    of their own, and share variables by name.
+    """
+    with tf.name_scope(scope.rstrip("/") + "/" if scope else None):
+        return tf.Variable(
+            initializer(shape, dtype=dtype), trainable=trainable is not False
+        )
 
 
 def l2_regularizer(scale: float) -> Optional[Callable]:

@@ -6,22 +6,29 @@ and V have no bias.
 Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`) or, as
 in the original, by an additional input of ones and zeros, [N, T, 1] or [N, T]. A
 position is padding if one of the two says so. Queries do not attend to padding, and the
-outputs for padding are zeros.
+outputs for padding are zeros. Keras passes its own masks on to the layers that follow;
+an additional input masks this layer only.
+
+`x + y`, slices and `keras.ops` drop Keras masks, `keras.layers.Add()([x, y])` keeps
+them. A layer warns of it in a functional model; in a subclassed model, it cannot.
 
 The dimension letters are those of `modules`; d is the width of a head, W the number of
 positions in a window, R a rate, G the number of positions in a group.
 """
 
+import warnings
 from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_broadcast, format_shape
 from transformer.blocks.layers import join_heads, split_heads
-from transformer.blocks.masks import causal_mask, combine_masks
+from transformer.blocks.masks import causal_mask, combine_masks, mask_to_bool
 from transformer.compat.bojone.keras_base import (
     as_list,
     check,
+    find_mask_loss,
     keras,
     list_shapes,
     serializable,
@@ -43,9 +50,47 @@ def make_causal_mask(Q, K):
     return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
 
 
-def flatten_mask(mask):
-    """Reshape a mask [N, T, 1] or [N, T] to [N, T]."""
-    return mask if mask.shape.ndims == 2 else tf.squeeze(mask, -1)
+def normalize_padding(name: str, mask, x):
+    """Convert a padding mask of a caller to bool [N, T].
+
+    Args:
+      name: the layer and the argument, for messages.
+      mask: bool or numbers [N, T] or [N, T, 1], False or 0 = padding; or None.
+      x: [N, T, any width], whose rows the mask allows or forbids.
+
+    Raises:
+      ValueError: the mask has another shape, or constant values below 0.
+    """
+    if mask is None:
+        return None
+    mask = tf.convert_to_tensor(mask)
+    if mask.shape.ndims == 3 and mask.shape.as_list()[-1] == 1:
+        mask = tf.squeeze(mask, -1)
+    if mask.shape.ndims != 2:
+        expected = "[N, T] or [N, T, 1]"
+        raise ValueError(f"{name}: expected {expected}, got {format_shape(mask)}")
+    check_broadcast(name, mask, "[N, T]", x.shape.as_list()[:2])
+    return mask_to_bool(name, mask)
+
+
+def check_pairs(name: str, mask, sizes: Sequence[Optional[int]]) -> None:
+    """Raise ValueError unless a mask has a shape for pairs of positions.
+
+    Args:
+      name: the layer and the argument.
+      mask: [Tq, Tk], [N, Tq, Tk] or [N, H, Tq, Tk]; N, H and Tq may be 1.
+      sizes: (N, H, Tq, Tk), ints; None if unknown.
+    """
+    mask = tf.TensorSpec(mask.shape)  # a KerasTensor has a shape of another kind
+    rank = mask.shape.ndims
+    if rank not in (2, 3, 4) or mask.shape.as_list()[-1] == 1 != sizes[-1]:
+        raise ValueError(
+            f"{name}: expected [Tq, Tk], [N, Tq, Tk] or [N, H, Tq, Tk], got "
+            f"{format_shape(mask)}; a padding mask [N, T] is given as mask"
+        )
+    letters = {2: "[Tq, Tk]", 3: "[N, Tq, Tk]", 4: "[N, H, Tq, Tk]"}
+    sizes = {2: sizes[2:], 3: (sizes[0], *sizes[2:]), 4: sizes}
+    check_broadcast(name, mask, letters[rank], sizes[rank])
 
 
 @serializable
@@ -68,7 +113,7 @@ class Attention(keras.layers.Layer):
       kernel_initializer, kernel_regularizer: for the kernels, as in Keras.
 
     The arguments of a call are those of `keras.layers.MultiHeadAttention`:
-    `attention_mask`, bool or numbers [N, Tq, Tk] or [N or 1, H or 1, Tq, Tk], hides
+    `attention_mask`, bool or numbers [Tq, Tk], [N, Tq, Tk] or [N, H, Tq, Tk], hides
     keys where it is 0; `use_causal_mask` means `mask_right=True` for one call;
     `return_attention_scores` also returns the weights [N, H, Tq, Tk].
     """
@@ -88,7 +133,8 @@ class Attention(keras.layers.Layer):
         kernel_regularizer=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        # Half precision would round additional inputs, such as lengths.
+        super().__init__(autocast=False, **kwargs)
         sizes = (heads, size_per_head, key_size or size_per_head)
         is_valid = all(
             isinstance(size, (int, np.integer)) and size > 0 for size in sizes
@@ -110,8 +156,9 @@ class Attention(keras.layers.Layer):
             self,
             "mask_right",
             mask_right,
-            isinstance(self.mask_right, bool) or np.ndim(mask_right) == 2,
-            "True, False or a matrix",
+            isinstance(self.mask_right, bool)
+            or (np.ndim(mask_right) == 2 and np.min(mask_right) >= 0),
+            "True, False or a matrix of ones and zeros",
         )
 
     def build(self, input_shape) -> None:
@@ -143,17 +190,22 @@ class Attention(keras.layers.Layer):
         inputs_mask=None,
     ):
         self.check_call(attention_mask, use_causal_mask, return_attention_scores)
-        inputs = as_list(inputs)
+        inputs = [tf.convert_to_tensor(x) for x in as_list(inputs)]
         # Keras fills `inputs_mask`, not `mask`, where `attention_mask` is a tensor.
         mask = inputs_mask if mask is None else mask
         key_mask, query_mask = self.padding(inputs, as_list(mask))
+        dtype = self.compute_dtype
+        kernels = [tf.cast(kernel, dtype) for kernel in self.kernels]
         Q, K, V = (
-            split_heads(keras.ops.matmul(x, kernel), self.heads)
-            for x, kernel in zip(self.sources(inputs), self.kernels)
+            split_heads(keras.ops.matmul(tf.cast(x, dtype), kernel), self.heads)
+            for x, kernel in zip(self.sources(inputs), kernels)
         )
         pair_mask = None  # [N or 1, H or 1, Tq, Tk]
         if attention_mask is not None:
-            pair_mask = tf.cast(attention_mask, tf.bool)
+            name = f"{type(self).__name__}: attention_mask"
+            pair_mask = tf.convert_to_tensor(attention_mask)
+            check_pairs(name, pair_mask, self.pair_shape([x.shape for x in inputs]))
+            pair_mask = mask_to_bool(name, pair_mask)
             if pair_mask.shape.ndims == 3:
                 pair_mask = pair_mask[:, None]
         if use_causal_mask:
@@ -175,11 +227,21 @@ class Attention(keras.layers.Layer):
 
     def padding(self, inputs: list, masks: list) -> tuple:
         """Return the padding masks for keys and queries: bool [N, T] each, or None."""
+        expected = "2 or 3, for queries, keys and values"
+        is_valid = len(masks) > 1 or masks[0] is None
+        check(self, "the number of masks", len(masks), is_valid, expected)
+        queries, keys, values = inputs[:3]
         q, k, v = (masks + [None] * 2)[:3]
-        extra_v, extra_q = (
-            [None if x is None else flatten_mask(x) for x in inputs[3:]] + [None] * 2
-        )[:2]
-        return combine_all([k, v, extra_v]), combine_all([q, extra_q])
+        extra_v, extra_q = (inputs[3:] + [None] * 2)[:2]
+        return (
+            self.combine_padding((k, keys), (v, values), (extra_v, values)),
+            self.combine_padding((q, queries), (extra_q, queries)),
+        )
+
+    def combine_padding(self, *pairs):
+        """Combine padding masks, each beside its sequence: bool [N, T], or None."""
+        name = f"{type(self).__name__}: mask"
+        return combine_all([normalize_padding(name, *pair) for pair in pairs])
 
     def attend(self, Q, K, V, key_mask, pair_mask=None) -> tuple:
         """Apply attention.
@@ -203,7 +265,10 @@ class Attention(keras.layers.Layer):
             return None
         if self.mask_right is True:
             return make_causal_mask(Q, K)
-        return tf.constant(self.mask_right)
+        mask = tf.constant(self.mask_right)
+        sizes = (None, None, Q.shape.as_list()[-2], K.shape.as_list()[-2])
+        check_pairs(f"{type(self).__name__}: mask_right", mask, sizes)
+        return mask
 
     def apply_attention(self, Q, K, V, mask) -> tuple:
         """Apply equation 1 over the last two axes, at least in float32."""
@@ -228,17 +293,45 @@ class Attention(keras.layers.Layer):
         attention_mask=None,
         use_causal_mask=False,
         return_attention_scores=False,
+        inputs_mask=None,
         **_,
     ):
         self.check_call(attention_mask, use_causal_mask, return_attention_scores)
         shapes = [x.shape for x in as_list(inputs)]
+        if attention_mask is not None:
+            name = f"{type(self).__name__}: attention_mask"
+            check_pairs(name, attention_mask, self.pair_shape(shapes))
+        mask = inputs_mask if mask is None else mask
+        self.warn_of_mask_loss(as_list(inputs), as_list(mask))
         shape = self.compute_output_shape(shapes)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return output
+        scores = keras.KerasTensor(self.pair_shape(shapes), dtype=self.compute_dtype)
+        return output, scores
+
+    def pair_shape(self, shapes: list) -> tuple:
+        """Return the shape of the attention weights, (N, H, Tq, Tk); None: unknown."""
         queries, keys, _ = self.sources(shapes)
-        shape = (queries[0], self.heads, queries[1], keys[1])
-        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return (queries[0], self.heads, queries[1], keys[1])
+
+    def warn_of_mask_loss(self, inputs: list, masks: list) -> None:
+        """Warn if an operation before the layer has dropped the mask of an input."""
+        if len(inputs) not in (1, 3):  # an additional input is a mask
+            return
+        masks = masks + [None] * 2
+        losses = set()
+        for group in (slice(0, 1), slice(1, 3)):  # queries; keys and values
+            if all(mask is None for mask in masks[group]):
+                losses.update(find_mask_loss(x) for x in inputs[group])
+        losses.discard(None)
+        if losses:
+            warnings.warn(
+                f"{type(self).__name__}: expected the mask of its input, which "
+                f"{' and '.join(sorted(losses))} dropped: x + y, slices and keras.ops "
+                "keep no mask; use keras.layers.Add() or another layer, or pass mask=",
+                stacklevel=2,
+            )
 
     def compute_output_shape(self, input_shape) -> tuple:
         return (*list_shapes(input_shape)[0][:2], self.heads * self.size_per_head)
@@ -274,6 +367,8 @@ class SelfAttention(Attention):
         return inputs[:1] * 3
 
     def padding(self, inputs: list, masks: list) -> tuple:
-        extra = None if len(inputs) < 2 else flatten_mask(inputs[1])
-        is_token = combine_all([masks[0], extra])
+        is_valid = len(masks) <= len(inputs)
+        check(self, "the number of masks", len(masks), is_valid, "1, for the sequence")
+        sequence, extra = (inputs + [None])[:2]
+        is_token = self.combine_padding((masks[0], sequence), (extra, sequence))
         return is_token, is_token

@@ -4,7 +4,7 @@ The layers need Keras 3 with TensorFlow as its backend. They import `keras` from
 so an installation without it gets one clear message.
 """
 
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -51,6 +51,35 @@ def as_list(x) -> list:
 def list_shapes(shape) -> list:
     """Put the shapes of one or more inputs into a list."""
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
+
+
+def find_mask_loss(tensor) -> Optional[str]:
+    """Return the name of the operation that dropped the mask of a symbolic tensor.
+
+    Layers pass masks on, or Keras warns that they do not; operations such as `+` drop
+    them without a word. None: no operation did.
+    """
+    tensors, visited = [tensor], set()
+    while tensors:
+        x = tensors.pop()
+        operation, node_index, _ = getattr(x, "_keras_history", [None] * 3)
+        nodes = getattr(operation, "_inbound_nodes", [])
+        if has_mask(x) or not nodes or (operation, node_index) in visited:
+            continue
+        visited.add((operation, node_index))
+        sources = nodes[node_index].input_tensors
+        if not isinstance(operation, keras.layers.Layer):
+            if any(map(has_mask, sources)):
+                return operation.name
+            tensors += sources
+        elif operation.supports_masking:
+            tensors += sources
+    return None
+
+
+def has_mask(tensor) -> bool:
+    """Return whether a tensor has a Keras mask."""
+    return getattr(tensor, "_keras_mask", None) is not None
 
 
 def check(

@@ -95,7 +95,7 @@ class Attention(attention_layers.Attention):
         if _are_lengths(sources, extra):
             queries, _, values = sources
             extra = [
-                functions.mask(tf.ones_like(x[:, :, :1]), lengths[:, 0])
+                functions.mask(tf.ones_like(x[:, :, 0], tf.int32), lengths[:, 0])
                 for x, lengths in zip((values, queries), reversed(extra))
             ]
         return super().padding(sources + extra, masks)
@@ -132,6 +132,7 @@ class Position_Embedding(SinCosPositionEmbedding):
         super().build(input_shape)
 
     def call(self, inputs, mask=None):
+        inputs = tf.cast(inputs, self.compute_dtype)
         sinusoids = functions.position_embedding(inputs, self.v_dim)
         sinusoids = tf.cast(sinusoids, inputs.dtype)
         if self.mode == "sum":

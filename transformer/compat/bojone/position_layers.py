@@ -32,7 +32,8 @@ class _PositionEmbedding(keras.layers.Layer):
     """
 
     def __init__(self, v_dim: int, merge_mode: str = "add", **kwargs):
-        super().__init__(**kwargs)
+        # Half precision would round the origins.
+        super().__init__(autocast=False, **kwargs)
         # If a word in an .h5 file is the name of a function, Keras reads that function.
         merge_mode = getattr(merge_mode, "__name__", merge_mode)
         self.v_dim = v_dim
@@ -67,6 +68,7 @@ class _PositionEmbedding(keras.layers.Layer):
 
     def call(self, inputs, mask=None):
         x, origin = (as_list(inputs) + [0])[:2]
+        x = tf.cast(x, self.compute_dtype)
         positions = tf.abs(
             tf.range(tf.shape(x)[1])[None, :] - tf.cast(origin, tf.int32)
         )  # [1 or N, T]
@@ -142,6 +144,7 @@ class TrainablePositionEmbedding(_PositionEmbedding):
         x, *origin = as_list(inputs)
         if origin:
             return super().call(inputs, mask)
+        x = tf.cast(x, self.compute_dtype)
         length = shape_list(x)[1]
         message = (
             f"TrainablePositionEmbedding: expected at most {self.maxlen} positions"

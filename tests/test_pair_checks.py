@@ -22,7 +22,13 @@ from transformer.runtime.errors import (
 )
 from transformer.text.data_folder import language_of, read_parallel, read_translations
 from transformer.text.line_lengths import find_misalignment
-from transformer.text.lines import FilePair, align_lines, read_lines, read_pairs
+from transformer.text.lines import (
+    FilePair,
+    TolerantReader,
+    align_lines,
+    read_lines,
+    read_pairs,
+)
 from transformer.text.pair_checks import (
     PairFindings,
     check_pairs,
@@ -398,6 +404,65 @@ def test_archives_are_refused(tmp_path, kind):
     with pytest.raises(FileNotText, match="expected text, plain or gzipped") as caught:
         list(read_lines(path))
     assert advice_for(caught.value).startswith("; unpack it with ")
+
+
+TEXTS = ["Der Hund schläft.\nJa!\n", "今天天气很好我们去公园吧。\n他来了，我们走。\n"]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=["Latin", "Chinese"])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
+def test_wide_encodings_are_named(tmp_path, text, ending, encoding):
+    path = str(tmp_path / f"a.de{ending}")
+    with (gzip.open if ending else open)(path, "wb") as file:
+        file.write((text * 9).encode(encoding))
+    with pytest.raises(FileNotText, match="expected UTF-8") as caught:
+        list(read_lines(path))
+    name = caught.value.kind
+    assert name.lower() == encoding.replace("-le", "le").replace("-be", "be")
+    assert advice_for(caught.value) == (
+        f"; convert it with iconv -f {name} -t UTF-8 < {path} > {tmp_path}/plain.a.de"
+        f"{ending}"
+    )
+    reader = TolerantReader()
+    list(reader.read((text * 9).encode(encoding).splitlines(keepends=True)))
+    assert f"expected text in UTF-8, got {name}" in reader.report()
+
+
+@pytest.mark.parametrize("text", ["a\0b\n" * 9, "\0" * 99, "\0a", "ü\0\n" * 99])
+def test_text_with_null_characters_is_text(tmp_path, text):
+    path = write(tmp_path / "a", text)
+    assert "\n".join(read_lines(path)) == text.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "name, content, kind, advice",
+    [
+        ("a.de", gzip.compress(b"Hund\n"), "gzip", "name that ends in .gz: mv"),
+        (
+            "a.de.gz",
+            gzip.compress(gzip.compress(b"Hund\n")),
+            "gzip",
+            "unpack it with gunzip <",
+        ),
+        ("a.de.gz", b"Hund\n", "text", "/a.de"),
+        ("a.de.gz", b"\xfd7zXZ\0....", "xz", "unxz <"),
+        ("a.de.zst", b"\x28\xb5\x2f\xfd....", "zstd", "/a.de"),
+        ("a.docx", b"PK\3\4....", "zip", "save it as plain text"),
+        ("a.pdf", b"%PDF-1.7....", "PDF", "save it as plain text"),
+    ],
+)
+def test_bytes_are_named_whatever_the_name_of_the_file(
+    tmp_path, name, content, kind, advice
+):
+    path = str(tmp_path / name)
+    with open(path, "wb") as file:
+        file.write(content)
+    with pytest.raises(FileNotText, match=f"got {kind}") as caught:
+        list(read_lines(path))
+    assert caught.value.kind == kind and advice in advice_for(caught.value)
 
 
 def test_text_with_carriage_returns_only_is_refused(tmp_path):

@@ -12,6 +12,7 @@ import corpora
 import pytest
 
 from transformer.commands import translate
+from transformer.runtime.progress import format_count
 from transformer.text.lines import TolerantReader, remove_display_marks
 from transformer.text.vocabulary import load_vocabularies, train_vocabulary
 from transformer.translator import Translation, Translator
@@ -39,7 +40,7 @@ def run(trained, monkeypatch, capfdbinary):
         assert len(messages) <= 1 and all("translate.py: " in line for line in messages)
         if warned:
             program, lines, counts = messages[0].split(": ")
-            assert lines == f"{len(list(io.BytesIO(raw_input)))} lines"
+            assert lines == format_count(len(list(io.BytesIO(raw_input))), "line")
             assert set(counts.split(", ")) == set(warned)
         assert messages == [] or warned is not None
         return captured.out

@@ -46,15 +46,42 @@ def advise_on_sides(error: errors.SidesInOneFile) -> str:
     return f"name one of them: {' or '.join(map(shlex.quote, names[:4]))}"
 
 
-UNPACK = {
-    "tar": "tar xf",
-    "zip": "unzip",
+# Programs that unpack an archive, and those that decompress a stream.
+UNPACK = {"tar": "tar xf", "zip": "unzip", "7z": "7z x", "rar": "unrar x"}
+DECOMPRESS = {
+    "gzip": "gunzip",
+    "compress": "gunzip",
     "bzip2": "bunzip2",
     "xz": "unxz",
+    "lzma": "unlzma",
     "zstd": "unzstd",
-    "7z": "7z x",
-    "rar": "unrar x",
+    "lz4": "unlz4",
 }
+COMPRESSED_ENDINGS = (".bz2", ".xz", ".lzma", ".zst", ".lz4", ".z")
+DOCUMENTS = (".docx", ".odt", ".xlsx", ".ods", ".pptx")  # zip archives
+
+
+def advise_on_other_bytes(error: errors.FileNotText) -> str:
+    """Return how to make text in UTF-8 of a file of another kind."""
+    path, kind = error.path, error.kind
+    folder, name = os.path.split(path)
+    stem, ending = os.path.splitext(path)
+    plain = stem
+    if ending.lower() not in COMPRESSED_ENDINGS:
+        plain = os.path.join(folder, f"plain.{name}")
+    quoted, output = shlex.quote(path), shlex.quote(plain)
+    if kind == "text":
+        return f"rename it: mv {quoted} {shlex.quote(stem)}"
+    if kind == "gzip" and not path.lower().endswith(".gz"):
+        return f"give it a name that ends in .gz: mv {quoted} {quoted}.gz"
+    if kind.startswith("UTF-"):
+        return f"convert it with iconv -f {kind} -t UTF-8 < {quoted} > {output}"
+    if kind in DECOMPRESS:
+        return f"unpack it with {DECOMPRESS[kind]} < {quoted} > {output}"
+    if kind in UNPACK and not path.lower().endswith(DOCUMENTS):
+        return f"unpack it with {UNPACK[kind]} {quoted}"
+    return "save it as plain text in UTF-8, one sentence per line"
+
 
 # The extension point for advice: exception class → a function of the exception that
 # returns what to do about it, or "". A class without a row has the advice of its base.
@@ -66,10 +93,7 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.SidesEqual: advise_on_equal_sides,
     errors.SidesInOneFile: advise_on_sides,
     errors.SidesReversed: lambda error: "change the order of the two files",
-    errors.FileNotText: lambda error: (
-        f"unpack it with {UNPACK.get(error.kind, 'its program')} "
-        + shlex.quote(error.path)
-    ),
+    errors.FileNotText: advise_on_other_bytes,
     errors.DataFolderNotPrepared: lambda error: (
         "name the folder with --data, or run "
         + command_line("prepare", "--out", error.folder)

@@ -13,7 +13,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── SidesInOneFile            a file has several languages or references
     │   ├── SidesEqual                the source is the same text as the target
     │   ├── SidesReversed             the source is in the language of the target
-    │   ├── FileNotText               a file is an archive, or compressed
+    │   ├── FileNotText               a file is no text in UTF-8, but a known format
     │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
     │   └── DataFolderChanged         its files are not those that were prepared
     ├── VocabularyError           a vocabulary cannot be used
@@ -125,11 +125,12 @@ class SidesReversed(CorpusError):
 
 
 class FileNotText(CorpusError):
-    """A file is an archive, or compressed in a way that is not read.
+    """A file is an archive, compressed in a way that is not read, or in UTF-16.
 
     Attributes:
       path: the file.
-      kind: "tar", "zip", "bzip2", "xz", "zstd", "7z" or "rar".
+      kind: what it is: a format, such as "gzip", "zip" or "Parquet"; an encoding, such
+        as "UTF-16" or "UTF-32LE"; or "text", where its name says that it is gzipped.
     """
 
     def __init__(self, message: str, path: str = "", kind: str = ""):

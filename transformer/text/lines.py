@@ -4,6 +4,7 @@
 reads lines to be translated, whatever they contain.
 """
 
+import codecs
 import collections
 import contextlib
 import fnmatch
@@ -14,7 +15,6 @@ import re
 import unicodedata
 import zlib
 from typing import (
-    IO,
     Any,
     Callable,
     Dict,
@@ -32,6 +32,8 @@ from transformer.runtime.progress import format_count
 from transformer.text.markup import Segment, pair_segments, read_segments, read_units
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HEAD = 4096  # bytes at the beginning of a file that tell its encoding
+MIN_UNITS = 8  # less text says nothing about it
 
 # Unicode categories: control characters, including the tab; invisible characters; and
 # characters that end a line for Python's splitlines and other programs.
@@ -194,33 +196,128 @@ READERS: Dict[str, Callable[[str, str], Iterator[str]]] = {
 SIGNATURES = (
     (257, b"ustar", "tar"),
     (0, b"PK\x03\x04", "zip"),
+    (0, b"PK\x05\x06", "zip"),  # an empty one
+    (0, b"\x1f\x8b", "gzip"),
+    (0, b"\x1f\x9d", "compress"),
     (4, b"1AY&SY", "bzip2"),
     (0, b"\xfd7zXZ\x00", "xz"),
+    (0, b"]\x00\x00", "lzma"),
     (0, b"\x28\xb5\x2f\xfd", "zstd"),
+    (0, b"\x04\x22\x4d\x18", "lz4"),
     (0, b"7z\xbc\xaf\x27\x1c", "7z"),
     (0, b"Rar!\x1a\x07", "rar"),
+    (0, b"%PDF-1.", "PDF"),
+    (0, b"PAR1\x15", "Parquet"),
+    (0, b"\xd0\xcf\x11\xe0", "Office"),
+)
+# How text in other encodings begins with a byte order mark; that of UTF-16 begins that
+# of UTF-32.
+BYTE_ORDER_MARKS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+# Without such a mark: encoding, bytes per unit, and which of them are 0 in ASCII.
+WIDE_ENCODINGS = (
+    ("UTF-32LE", 4, (1, 2, 3)),
+    ("UTF-32BE", 4, (0, 1, 2)),
+    ("UTF-16LE", 2, (1,)),
+    ("UTF-16BE", 2, (0,)),
 )
 
 
-def open_binary(path: str) -> IO[bytes]:
+def find_signature(head: bytes) -> str:
+    """Return what kind of file begins with these bytes, "" if it may be text."""
+    return next(
+        (
+            kind
+            for offset, signature, kind in SIGNATURES
+            if head.startswith(signature, offset)
+        ),
+        "",
+    )
+
+
+def find_wide_encoding(head: bytes) -> str:
+    """Return the encoding of text in UTF-16 or UTF-32, "" of other text.
+
+    Args:
+      head: the first bytes of the text.
+    """
+    for mark, encoding in BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return encoding
+    if not head.isascii() and _is_utf8(head):
+        return ""
+    for encoding, size, zeros in WIDE_ENCODINGS:
+        units = head[: len(head) // size * size]
+        num_zeros = [units[i::size].count(0) for i in range(size)]
+        # At least one in 50 characters is in ASCII: a digit, a space, a line feed.
+        is_wide = 50 * min(num_zeros[i] for i in zeros) >= len(units) / size
+        if (
+            len(units) >= MIN_UNITS * size
+            and is_wide
+            and sum(num_zeros) == sum(num_zeros[i] for i in zeros)
+            and _is_text(units.decode(encoding, "replace"))
+        ):
+            return encoding
+    return ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Return whether bytes are the beginning of text in UTF-8."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(text: str) -> bool:
+    """Return whether nearly all characters of a text are assigned, or white space."""
+    num_odd = sum(
+        unicodedata.category(character) in ("Cc", "Cn") and not character.isspace()
+        for character in text
+    )
+    return 50 * (num_odd + text.count("\ufffd")) <= len(text)
+
+
+def open_binary(path: str) -> Any:
     """Open a plain or gzipped file.
 
     Raises:
-      FileNotText: it is an archive, or compressed otherwise.
+      FileNotText: it is an archive, or compressed otherwise; or its name says that it
+        is gzipped, but it is not, or the other way round.
     """
-    opener = gzip.open if path.lower().endswith((".gz", ".tgz")) else open
-    file: Any = opener(path, "rb")
+    is_gzipped = path.lower().endswith((".gz", ".tgz"))
+    file: Any = (gzip.open if is_gzipped else open)(path, "rb")
     try:
         head = file.peek(512)  # a pipe cannot be read twice
     except (EOFError, OSError, zlib.error):
+        if os.path.isfile(path):
+            refuse_other_than_gzip(path)
         return file  # broken: whoever reads it will find out
-    for offset, signature, kind in SIGNATURES:
-        if head.startswith(signature, offset):
-            file.close()
-            raise FileNotText(
-                f"{path}: expected text, plain or gzipped, got {kind}", path, kind
-            )
+    kind = find_signature(head)
+    if kind:
+        file.close()
+        raise FileNotText(
+            f"{path}: expected text, plain or gzipped, got {kind}", path, kind
+        )
     return file
+
+
+def refuse_other_than_gzip(path: str) -> None:
+    """Raise FileNotText if a file with the name of a gzipped one is none."""
+    with open(path, "rb") as file:
+        head = file.read(512)
+    kind = find_signature(head)
+    if head and kind != "gzip":
+        raise FileNotText(
+            f"{path}: expected gzip, as its name ends in .gz, got {kind or 'text'}",
+            path,
+            kind or "text",
+        )
 
 
 @contextlib.contextmanager
@@ -240,20 +337,24 @@ def decode_lines(path: str) -> Iterator[str]:
 
     Raises:
       CorpusError: as `read_lines`; or the lines end with "\r" only.
+      FileNotText: as `open_binary`; or the text is in UTF-16 or UTF-32.
     """
     line_number = num_returns = 0
+    is_ascii = True
     with open_binary(path) as file, _refuse_broken(path):
+        encoding = find_wide_encoding(file.peek(HEAD)[:HEAD])
+        if encoding:
+            raise FileNotText(f"{path}: expected UTF-8, got {encoding}", path, encoding)
         try:
             for line_number, raw in enumerate(file, 1):
                 line = _decode(raw, line_number)
                 num_returns += line.count("\r")
+                is_ascii = is_ascii and line.isascii()
                 yield line
         except UnicodeDecodeError as error:
             raise CorpusError(
-                f"{path}:{line_number}: expected UTF-8, got the byte "
-                f"0x{error.object[error.start]:02x}; give a compressed file a name "
-                f"that ends in .gz; convert other text with iconv -f LATIN1 -t "
-                f"UTF-8 (or -f UTF-16)"
+                f"{path}:{line_number}: expected UTF-8, got "
+                + _describe_error(error, is_ascii)
             ) from error
     if num_returns > line_number:
         raise CorpusError(
@@ -262,6 +363,25 @@ def decode_lines(path: str) -> Iterator[str]:
             f"{format_count(line_number, 'line')}: convert it "
             r"with tr '\r' '\n'"
         )
+
+
+def _describe_error(error: UnicodeDecodeError, is_ascii: bool) -> str:
+    """Describe bytes that are not UTF-8, and what to do.
+
+    Args:
+      error: of a line.
+      is_ascii: whether the lines before it are ASCII, so that they say nothing about
+        the encoding of the file.
+    """
+    byte = f"the byte 0x{error.object[error.start]:02x}"
+    if error.reason == "unexpected end of data" and not error.object.endswith(b"\n"):
+        return f"an incomplete character at the end ({byte}): copy the file again"
+    if is_ascii:
+        return f"{byte}; convert other text with iconv -f LATIN1 -t UTF-8, for example"
+    return (
+        f"{byte}, although lines before it are UTF-8: correct the line, or leave such "
+        "bytes out with iconv -c -f UTF-8 -t UTF-8"
+    )
 
 
 def _decode(raw: bytes, line_number: int, errors: str = "strict") -> str:
@@ -295,12 +415,15 @@ class TolerantReader:
 
     def __init__(self):
         self.num_lines = 0
+        self.head = b""  # the first bytes
         self.counts: collections.Counter = collections.Counter()
 
     def read(self, raw_lines: Iterable[bytes]) -> Iterator[str]:
         """Yield the text of each line of a file, or of standard input."""
         for line_number, raw in enumerate(raw_lines, 1):
             self.num_lines += 1
+            if len(self.head) < HEAD:
+                self.head += raw[:HEAD]
             try:
                 line = _decode(raw, line_number)
             except UnicodeDecodeError:
@@ -329,4 +452,7 @@ class TolerantReader:
         """
         counts = +(self.counts + collections.Counter(more_counts or {}))
         parts = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+        kind = find_signature(self.head) or find_wide_encoding(self.head)
+        if kind:
+            parts = f"expected text in UTF-8, got {kind}; {parts}"
         return parts and f"{format_count(self.num_lines, 'line')}: {parts}"

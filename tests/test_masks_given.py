@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer import modules
+from transformer.blocks import mask_probes
 from transformer.hparams import HParams
 from transformer.model import Transformer
 
@@ -81,35 +82,103 @@ def test_true_stands_for_a_mask_without_padding(start, dialect):
     np.testing.assert_array_equal(*session.run(outputs))
 
 
-def test_masks_made_by_equal_are_reported():
-    ids = tf.placeholder(tf.int32, [None, None])
-    is_token = tf.cast(tf.not_equal(ids, 0), tf.float32)
-    is_padding = tf.cast(tf.equal(ids, 0), tf.float32)
-    for mask in (
-        tf.equal(ids, 0),
-        is_padding[:, None, None, :],
-        tf.equal(is_token, 0),
-        1 - is_token,
-        tf.logical_not(tf.not_equal(ids, 0)),
-        tf.not_equal(is_padding, 0),
-    ):
-        with pytest.warns(UserWarning, match="key_masks: .*, got one made as tf.equal"):
-            attend(mask)
-    with pytest.warns(UserWarning, match="query_masks: .*, got one made as tf.equal"):
-        attend(True, tf.equal(ids, 0))
-    with pytest.warns(UserWarning, match="feedforward: mask: .* made as tf.equal"):
-        modules.feedforward(tf.constant(X), (8, 4), mask=is_padding)
+INVERTED = {
+    "equal": lambda ids, lengths: tf.equal(ids, 0),
+    "fairseq's padding": lambda ids, lengths: tf.equal(ids, 1),
+    "not_equal, negated": lambda ids, lengths: tf.logical_not(tf.not_equal(ids, 0)),
+    "1 - numbers": lambda ids, lengths: 1 - tf.cast(tf.not_equal(ids, 0), tf.float32),
+    "sign": lambda ids, lengths: 1 - tf.sign(ids),
+    "less": lambda ids, lengths: tf.less(ids, 1),
+    "where": lambda ids, lengths: tf.where(
+        ids > 0, tf.zeros_like(ids), tf.ones_like(ids)
+    ),
+    "lengths of ids": lambda ids, lengths: tf.logical_not(
+        tf.sequence_mask(tf.reduce_sum(tf.sign(ids), -1), tf.shape(ids)[1])
+    ),
+    "sequence_mask": lambda ids, lengths: tf.logical_not(
+        tf.sequence_mask(lengths, tf.shape(ids)[1])
+    ),
+    "range": lambda ids, lengths: tf.range(3)[None] >= lengths[:, None],
+    "constant lengths": lambda ids, lengths: tf.logical_not(
+        tf.sequence_mask(tf.constant([2, 1]), 3)
+    ),
+    "constant ids": lambda ids, lengths: (
+        1 - tf.sign(tf.constant([[5, 6, 0], [7, 0, 0]]))
+    ),
+}
+
+
+def inputs_of_masks():
+    """Make ids and lengths that are known only when the graph runs."""
+    return tf.placeholder(tf.int32, [None, None]), tf.placeholder(tf.int32, [None])
+
+
+@pytest.mark.parametrize("name", INVERTED)
+def test_an_inverted_mask_is_named_whatever_computes_it(name):
+    """The vectors of padding are not zero, so that the graph cannot tell them."""
+    mask = INVERTED[name](*inputs_of_masks())
+    message = "expected a mask in which True = may attend, .* only for padding"
+    for key_masks in (mask, mask[:, None, None, :]):
+        with pytest.warns(UserWarning, match=f"attention: key_masks: {message}"):
+            attend(key_masks)
+    with pytest.warns(UserWarning, match=f"attention: query_masks: {message}"):
+        attend(True, mask)
+    with pytest.warns(UserWarning, match=f"attention: mask: {message}"):
+        attend(True, None, tf.tile(mask[:, None, None, :], [1, 1, 3, 1]))
+    with pytest.warns(UserWarning, match=f"feedforward: mask: {message}"):
+        modules.feedforward(tf.constant(X), (8, 4), mask=mask)
+
+
+@pytest.mark.parametrize("name", INVERTED)
+def test_a_mask_of_tokens_is_not_named(name):
+    mask = INVERTED[name](*inputs_of_masks())
+    mask = tf.logical_not(tf.cast(mask, tf.bool))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in (tf.bool, tf.int64, tf.float32):
+            numbers = tf.cast(mask, kind)
+            attend(numbers)
+            attend(numbers[:, None, None, :], numbers)
+            allowed = mask[:, None, None, :] & mask[:, None, :, None]
+            attend(True, True, tf.cast(allowed, kind))
+            attend(True, True, tf.cast(allowed & np.tri(3, dtype=bool), kind))
+            modules.feedforward(
+                tf.constant(X), (8, 4), mask=numbers, reuse=tf.AUTO_REUSE
+            )
+
+
+def test_masks_whose_meaning_is_unknown_are_used():
+    ids, lengths = inputs_of_masks()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for mask in (
-            tf.not_equal(ids, 0),
-            tf.equal(tf.minimum(ids, 1), 1),
-            tf.equal(is_padding, 0),
-            1 - is_padding,
-            tf.sequence_mask([2, 1], 3),
-            modules.padding_mask(ids),
+            tf.constant(~REAL),
+            tf.placeholder(tf.bool, [None, None]),
+            tf.equal(tf.placeholder(tf.float32, [None, None]), 0),
+            tf.equal(ids, 7),  # one kind of token
+            tf.random_uniform([2, 3]) < 0.5,
+            tf.range(3)[None] < lengths[:, None] - 1,
+            -1e4 * tf.cast(tf.equal(ids, 0), tf.float32),  # named when the graph runs
         ):
             attend(mask)
+
+
+@pytest.mark.parametrize("place", ["key_masks", "mask"])
+def test_a_mask_of_queries_that_is_repeated_for_all_keys_is_named(place):
+    ids, lengths = inputs_of_masks()
+    for is_token in (tf.not_equal(ids, 0), tf.sequence_mask(lengths, 3)):
+        mask = tf.tile(is_token[:, None, :, None], [1, 1, 1, 3])
+        with pytest.warns(UserWarning, match=f"{place}: .* belongs in query_masks"):
+            attend(**{"key_masks": True, place: mask})
+
+
+def test_a_probe_opens_no_session(monkeypatch):
+    """The first session of a process fixes the number of threads of all others."""
+    monkeypatch.setattr(tf, "Session", None)
+    mask = tf.equal(inputs_of_masks()[0], 0)
+    operations = len(tf.get_default_graph().get_operations())
+    assert mask_probes.find_meaning(mask) == "padding"
+    assert len(tf.get_default_graph().get_operations()) == operations
 
 
 ZEROS = X * REAL[:, :, None]  # the rows of padding are zero
@@ -180,6 +249,38 @@ def test_a_mask_given_as_bias_is_refused():
         ValueError, match="bias: expected float, got .* give it as mask"
     ):
         run_block("multihead_attention: bias", mask, ZEROS)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_a_mask_of_numbers_given_as_bias_is_named(dtype):
+    ids, lengths = inputs_of_masks()
+    for mask in (
+        tf.not_equal(ids, 0)[:, None, None, :],
+        tf.sequence_mask(lengths, 3)[:, None, None, :],
+        tf.constant(REAL[:, None, None]),
+        tf.linalg.band_part(tf.ones([tf.shape(ids)[1]] * 2), -1, 0),
+        np.tri(3),
+    ):
+        with pytest.warns(
+            UserWarning, match="bias: .* only 0 and 1; .* give it as mask"
+        ):
+            modules.multihead_attention(
+                tf.constant(X),
+                tf.constant(X),
+                num_heads=2,
+                reuse=tf.AUTO_REUSE,
+                bias=tf.cast(mask, dtype),
+            )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="give it as mask"):
+        run_block(
+            "multihead_attention: bias",
+            computed(REAL[:, None, None].astype(dtype)),
+            ZEROS,
+        )
+    for bias in (np.zeros([3, 3]), np.ones([3, 3]), -np.tri(3), 2 * np.tri(3)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run_block("multihead_attention: bias", bias.astype(dtype), ZEROS)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])

@@ -292,6 +292,10 @@ def multihead_attention(
         queries.
       tf.errors.InvalidArgumentError: when the graph runs, a mask is negative somewhere
         (it is a bias), or True exactly for padding, rows of zeros (it is inverted).
+
+    Warns:
+      UserWarning: a mask that is computed from ids or lengths allows padding alone, or
+        forbids queries instead of keys; a bias is a mask, of zeros and ones.
     """
     refuse_eager("multihead_attention")
     dialect = resolve(dialect)

@@ -4,8 +4,9 @@ A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 AttentionMasks holds all masks of one attention. The model makes it with `make_masks`;
 `multihead_attention` makes it with `normalize_masks` from the masks of its caller.
 The shapes of a caller's masks are checked when the graph is built. Their values are
-checked, too, because a bias or an inverted mask may have the right shape: negative
-constants when the graph is built, other values when it runs.
+checked, too, because a bias or an inverted mask may have the right shape: those of
+constants, and of masks that are computed from ids or lengths, when the graph is built
+(see `mask_probes`), other values when it runs.
 """
 
 import warnings
@@ -15,11 +16,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_broadcast, format_shape
+from transformer.blocks.mask_probes import find_meaning, is_zeros_and_ones
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
-# Operations after which a mask of padding is still a mask of padding.
-KEEP_MEANING = ("All", "Any", "Cast", "ExpandDims", "Reshape", "StridedSlice")
 
 
 class AttentionMasks(NamedTuple):
@@ -229,6 +229,7 @@ def normalize_masks(
             )
         bias = tf.cast(bias, tf.float32)
         check_pairs(f"{block}: bias", bias)
+        bias = _check_bias_is_no_mask(f"{block}: bias", bias, keys)
     if causality:
         positions = (tf.range(tf.shape(x)[1]) for x in (queries, keys))
         mask = combine_masks(mask, causal_mask(*positions))
@@ -271,8 +272,31 @@ def _normalize(name: str, mask, check_shape: Callable):
         return None
     mask = tf.convert_to_tensor(mask)
     check_shape(name, mask)
-    _warn_of_padding_test(name, mask)
+    _warn_of_meaning(name, mask)
     return mask_to_bool(name, mask)
+
+
+def _warn_of_meaning(name: str, mask) -> None:
+    """Warn about a mask that allows only padding, or that forbids no key to a token.
+
+    Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
+    """
+    meaning = find_meaning(mask)
+    if meaning == "queries":
+        warnings.warn(
+            f"{name}: expected a mask that forbids keys, got one that forbids queries, "
+            "and allows padding to all others; what masks queries belongs in "
+            "query_masks, as [N, Tq]",
+            stacklevel=5,
+        )
+    elif meaning == "padding":
+        warnings.warn(
+            f"{name}: expected a mask in which True = may attend, as "
+            "tf.not_equal(ids, 0) makes it, got one that is True only for padding, as "
+            "tf.equal(ids, 0) makes it; invert it with tf.logical_not (in "
+            "transformer.compat.kyubyong, True means padding)",
+            stacklevel=5,
+        )
 
 
 def mask_to_bool(
@@ -341,6 +365,39 @@ def _refuse_inverted(name: str, mask, rows):
     return _assert(tf.logical_not(is_inverted), message, mask)
 
 
+def _check_bias_is_no_mask(name: str, bias, keys):
+    """Warn about a bias of zeros and ones, and refuse one that is a padding mask.
+
+    A mask that is added to the logits forbids nothing. The warning is given when the
+    graph is built, if the values are known or computed from ids, lengths or shapes.
+    Other values are refused when the graph runs, if they are 0 for padding (rows of
+    zeros) and 1 for all other keys.
+
+    Args:
+      name: the block and the argument, for the message.
+      bias: float [N, H, Tq, Tk], or a shape that broadcasts to it.
+      keys: float [N, Tk, D].
+    """
+    message = (
+        f"{name}: expected numbers that are added to logits, got only 0 and 1; what "
+        "allows or forbids keys is a mask: give it as mask"
+    )
+    if is_zeros_and_ones(bias):
+        warnings.warn(message, stacklevel=4)
+        return bias
+    is_static = tf.get_static_value(bias) is not None
+    if is_static or bias.shape.ndims != 4 or bias.shape.as_list()[0] == 1:
+        return bias
+    is_token = nonzero_rows(keys)
+    is_one = tf.equal(bias, 1)
+    is_mask = (
+        tf.reduce_all(is_one | tf.equal(bias, 0))
+        & tf.reduce_all(tf.equal(tf.reduce_any(is_one, [1, 2]), is_token))
+        & tf.logical_not(tf.reduce_all(is_token))
+    )
+    return _assert(tf.logical_not(is_mask), message, bias)
+
+
 def _assert(condition, message: str, x):
     """Return `x`, whose evaluation fails with a message if the condition is False."""
     with tf.control_dependencies([tf.Assert(condition, [message])]):
@@ -403,57 +460,3 @@ def _check_last(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> Non
             f"{name}: expected {shape} with {expected} in the last dimension, got "
             f"{format_shape(x)}, with a single value for all positions{advice}"
         )
-
-
-# Masks that are made by `tf.equal(ids, 0)`
-
-
-def _warn_of_padding_test(name: str, mask) -> None:
-    """Warn about a mask made by `tf.equal(ids, 0)`, in which True means padding.
-
-    Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
-    """
-    if _value_at_zero(mask):
-        warnings.warn(
-            f"{name}: expected a mask in which True = may attend, as "
-            "tf.not_equal(ids, 0) makes it, got one made as tf.equal(ids, 0); for "
-            "masks in which True means padding, use transformer.compat.kyubyong",
-            stacklevel=5,
-        )
-
-
-def _value_at_zero(mask) -> Optional[bool]:
-    """Return the value of a mask where the ids that it was made from are 0.
-
-    It is True for `ids == 0`, which marks padding, and False for `ids != 0`. It is None
-    for a mask that was not made by such a comparison.
-
-    The operations are followed backwards. Take `1 - tf.cast(ids != 0, tf.int32)`: the
-    NotEqual is False for padding, the Cast keeps the value, and the Sub negates it. So
-    the result is True.
-    """
-    operation = getattr(mask, "op", None)  # arrays have none
-    if operation is None:
-        return None
-    if operation.type in KEEP_MEANING:
-        return _value_at_zero(operation.inputs[0])
-    negated = None
-    if operation.type == "LogicalNot":
-        [negated] = operation.inputs
-    elif operation.type == "Sub" and _is_constant(operation.inputs[0], 1):
-        negated = operation.inputs[1]
-    elif operation.type in ("Equal", "NotEqual"):
-        compared = [x for x in operation.inputs if not _is_constant(x, 0)]
-        if len(compared) != 1:
-            return None
-        is_equal = operation.type == "Equal"
-        value = _value_at_zero(compared[0])  # itself a mask of numbers
-        return is_equal if value is None else value != is_equal
-    value = None if negated is None else _value_at_zero(negated)
-    return None if value is None else not value
-
-
-def _is_constant(x, value) -> bool:
-    """Return whether all elements of a tensor are a constant value."""
-    static = tf.get_static_value(x)
-    return static is not None and bool((static == value).all())

@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 from transformer import modules
 from transformer.blocks.attention import project
 from transformer.blocks.layers import dropout, zero_first_row
+from transformer.blocks.mask_probes import find_meaning
 from transformer.blocks.masks import causal_mask, make_masks, mask_to_bias, mask_to_bool
 from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
@@ -134,11 +135,13 @@ def _repeat_for_heads(key_masks, stacked):
 
 
 def _convert_padding(key_masks):
-    """Convert padding masks to bool; warn about masks made by `tf.not_equal`."""
-    if getattr(key_masks, "op", None) and key_masks.op.type == "NotEqual":
+    """Convert padding masks to bool; warn about masks that are True for tokens."""
+    key_masks = tf.convert_to_tensor(key_masks)
+    if find_meaning(key_masks) == "tokens":
         warnings.warn(
             "transformer.compat.kyubyong: expected key_masks in which True = padding, "
-            "as tf.equal(ids, 0) makes them, got masks made by tf.not_equal",
+            "as tf.equal(ids, 0) makes them, got masks that are True for tokens, as "
+            "tf.not_equal(ids, 0) makes them; invert them with tf.logical_not",
             stacklevel=4,
         )
     return mask_to_bool(
@@ -172,8 +175,7 @@ def multihead_attention(
     Returns:
       float [N, Tq, D].
     """
-    # Not `tf.logical_not`: an inverted mask would be reported twice.
-    is_token = tf.not_equal(_convert_padding(key_masks), True)
+    is_token = tf.logical_not(_convert_padding(key_masks))
     if values is not keys:
         width = queries.shape.as_list()[-1]
         with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
@@ -200,7 +202,9 @@ def multihead_attention(
         causality,
         scope,
         tf.AUTO_REUSE,
-        key_masks=is_token,
+        key_masks=True,
+        # Not as `key_masks`: an inverted mask would be reported twice.
+        bias=mask_to_bias(is_token)[:, None, None, :],
         dialect=DIALECT,
     )
 

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from transformer import decoding, hparams
+from transformer import decoding, hparams, training
+from transformer.blocks import positions
 from transformer.commands.advice import advice_for
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
@@ -177,6 +178,17 @@ def test_each_search_says_which_settings_it_uses():
     assert sorted(hparams.SEARCH_SETTINGS) == sorted(decoding.SEARCHES)
     for names in hparams.SEARCH_SETTINGS.values():
         assert set(names) <= set(hparams.DECODING)
+
+
+def test_the_help_lists_all_names_that_a_setting_takes():
+    """It is written by hand, since it is printed without importing TensorFlow."""
+    for field, names in (
+        ("schedule", training.SCHEDULES),
+        ("positions", [positions.LEARNED, *positions.POSITIONS]),
+        ("search", decoding.SEARCHES),
+    ):
+        text = hparams.FIELDS[field].metadata["help"]
+        assert set(text.split(";")[0].split(", ")) == set(names)
 
 
 def test_a_setting_of_sampling_is_not_ignored_by_another_search(tmp_path):

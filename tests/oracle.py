@@ -250,9 +250,29 @@ def adam_step(w, m, v, gradient, step, rate, beta1=0.9, beta2=0.98, epsilon=1e-9
 # --- 6.1 Search -----------------------------------------------------------------------
 
 
-def length_penalty(length, alpha):
-    """Wu et al. 2016, equation 14: ((5 + |Y|) / 6)^alpha, |Y| counting the EOS."""
-    return ((5 + length) / 6) ** alpha
+def length_penalty(length, alpha, form="wu"):
+    """Wu et al. 2016, equation 14: ((5 + |Y|) / 6)^alpha, |Y| counting the EOS.
+
+    With the form "power", that of fairseq: |Y|^alpha.
+    """
+    return (length if form == "power" else (5 + length) / 6) ** alpha
+
+
+def penalize_repetition(logits, tokens, penalty):
+    """Keskar et al. 2019, section 4.1, as Hugging Face has it for negative logits.
+
+    Args:
+      logits: [V], of the next token.
+      tokens: the ids so far.
+      penalty: divides the logits of these ids, or multiplies them if they are negative.
+
+    Returns:
+      [V], log probabilities.
+    """
+    logits = np.array(logits, np.float64)
+    for token in set(tokens):
+        logits[token] *= penalty if logits[token] < 0 else 1 / penalty
+    return log_softmax(logits)
 
 
 def beam_search(log_probs, beam, max_length, eos, alpha=0.6):
@@ -292,18 +312,23 @@ def beam_search(log_probs, beam, max_length, eos, alpha=0.6):
     return sorted(finished, reverse=True)[:beam]
 
 
-def all_sequences(log_probs, max_length, vocabulary, eos, alpha=0.6):
+def all_sequences(
+    log_probs, max_length, vocabulary, eos, alpha=0.6, form="wu", keep_open=False
+):
     """Every sequence of at most max_length tokens that ends in EOS, best first.
+
+    With `keep_open`, also every one of max_length tokens that does not end.
 
     Returns:
       A list of pairs (score, tokens with EOS): what a beam without bound must find.
     """
     other_tokens = [token for token in range(vocabulary) if token != eos]
     scored = []
-    for length in range(max_length):
+    for length in range(max_length + keep_open):
         for start in itertools.product(other_tokens, repeat=length):
-            tokens = start + (eos,)
+            tokens = start + (eos,) * (length < max_length)
             total = sum(log_probs(tokens[:i])[t] for i, t in enumerate(tokens))
             if total > -math.inf:
-                scored.append((total / length_penalty(len(tokens), alpha), tokens))
+                penalty = length_penalty(len(tokens), alpha, form)
+                scored.append((total / penalty, tokens))
     return sorted(scored, reverse=True)

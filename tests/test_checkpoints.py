@@ -5,6 +5,7 @@ import os
 import shutil
 
 import corpora
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -325,3 +326,19 @@ def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     )  # that of step 30 is broken: training goes on at 20
     assert manifests.list_steps(logdir) == [20, 30]
     assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")
+
+
+def test_averages_of_every_floating_type(tmp_path):
+    """In the type of the variable; what is no float is that of the last checkpoint."""
+    types = [np.float64, np.float32, tf.bfloat16.as_numpy_dtype, np.float16, np.int64]
+    paths = []
+    for step, value in enumerate([1.0, 2.0, 6.0], 1):
+        arrays = {f"v{i}": np.full([2], value).astype(t) for i, t in enumerate(types)}
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        paths.append(checkpoints.save_arrays(arrays, str(folder), step))
+    averages = checkpoints.average(paths)
+    for i, expected_type in enumerate(types):
+        assert averages[f"v{i}"].dtype == expected_type
+        expected = 6 if expected_type is np.int64 else 3
+        assert averages[f"v{i}"].astype(np.float64).tolist() == [expected, expected]

@@ -38,9 +38,14 @@ def exported(trained, tmp_path_factory):
     return logdir
 
 
-@pytest.mark.parametrize("more", [0, 50])
-def test_greedily_the_same_up_to_each_limit(exported, lines, more):
-    changes = {"search": "greedy", "max_extra_length": more, "length_penalty": 0.8}
+@pytest.mark.parametrize("more, form", [(0, "wu"), (50, "power")])
+def test_greedily_the_same_up_to_each_limit(exported, lines, more, form):
+    changes = {
+        "search": "greedy",
+        "max_extra_length": more,
+        "length_penalty": 0.8,
+        "length_penalty_form": form,
+    }
     lines = ["", *lines]
     with Translator(exported, **changes) as translator:
         expected = [best for best, *_ in translator.translate(lines)]
@@ -224,6 +229,8 @@ def test_a_broken_export_is_refused(exported, tmp_path):
         ({"search": "sample"}, {}, "search sample"),
         ({"min_length": 3}, {}, "min_length"),
         ({"no_repeat_ngram": 2}, {}, "no_repeat_ngram"),
+        ({"repetition_penalty": 1.2}, {}, "repetition_penalty"),
+        ({"keep_open": True}, {}, "keep_open"),
         ({"max_extra_length": 200}, {}, "max_extra_length of 1,100 or more"),
         ({}, {"ensembles": True}, "ensembles"),
     ],

@@ -31,7 +31,7 @@ V = 7
 def until_end(ids):
     """The pieces of a row of ids up to EOS; behind it there must be nothing."""
     ids = [int(piece) for piece in ids]
-    end = ids.index(EOS) + 1
+    end = ids.index(EOS) + 1 if EOS in ids else len(ids)  # with `keep_open`
     assert not any(ids[end:]), ids
     return tuple(ids[:end])
 
@@ -190,6 +190,22 @@ def test_the_search_stops_when_nothing_better_can_come(start):
     assert hypotheses.ids.shape[-1] < 5
 
 
+@pytest.mark.parametrize("search", [greedy, beam, sample])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"length_penalty": -1.0},  # the bound of the beam would be wrong
+        {"no_repeat_ngram": -1},
+        {"temperature": 0.0},
+        {"length_penalty_form": "none"},
+    ],
+)
+def test_options_that_no_search_can_have(search, changes):
+    (name,) = changes
+    with pytest.raises(ValueError, match=name):
+        search(None, None, tf.constant([5]), SearchOptions(**changes))
+
+
 def test_more_hypotheses_than_the_beam_holds():
     with pytest.raises(ValueError, match="n_best: expected .* size, 2, got 3"):
         beam(None, None, tf.constant([5]), SearchOptions(beam_size=2, n_best=3))
@@ -313,6 +329,82 @@ def obeys(pieces, limit, min_length, ngram):
     pieces = pieces[:-1]
     parts = [pieces[i : i + ngram] for i in range(len(pieces) - ngram + 1)]
     return len(pieces) >= min(min_length, limit - 1) and len(set(parts)) == len(parts)
+
+
+@pytest.mark.parametrize("keep_open", [False, True], ids=["must_end", "keep_open"])
+@pytest.mark.parametrize("penalty", [1.0, 1.5], ids=lambda penalty: f"repeat_{penalty}")
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_a_wide_beam_finds_all_whatever_the_scores(start, form, penalty, keep_open):
+    """And a narrow one of them, greedy search and samples, have the same scores."""
+    tables, limit, alpha = Tables(lines=2, sharpness=1.0), 4, 1.3
+    tables.log_probs += 1.0  # logits of both signs
+    options = SearchOptions(
+        beam_size=260,
+        n_best=260,
+        length_penalty=alpha,
+        length_penalty_form=form,
+        repetition_penalty=penalty,
+        keep_open=keep_open,
+    )
+    narrow = options._replace(beam_size=3, n_best=3)
+    of_one = options._replace(beam_size=1, n_best=1)
+    session, _ = start()
+    wide, *others = session.run(
+        [
+            tables.search(beam, limit, options),
+            tables.search(beam, limit, narrow),
+            tables.search(beam, limit, of_one),
+            tables.search(greedy, limit, of_one),
+            tables.search(sample, limit, of_one),
+        ]
+    )
+    for line in range(2):
+        logits = tables.of(line)
+        expected = oracle.all_sequences(
+            lambda pieces, logits=logits: oracle.penalize_repetition(
+                logits(pieces), pieces, penalty
+            ),
+            *(limit, V, EOS, alpha, form, keep_open),
+        )
+        assert_same(list_hypotheses(wide, line), expected[:260])
+        score_of_pieces = {pieces: score for score, pieces in expected}
+        for hypotheses in others:
+            for score, pieces in list_hypotheses(hypotheses, line):
+                np.testing.assert_allclose(score, score_of_pieces[pieces], **CLOSE)
+        of_one, greedily = (list_hypotheses(found, line) for found in others[1:3])
+        assert_same(of_one, greedily)
+
+
+@pytest.mark.parametrize("search", [greedy, beam, sample])
+def test_padding_among_the_pieces_counts(start, search):
+    """A vocabulary without padding: id 0 is a piece like the others."""
+    tree = {0: (1.0, {EOS: (1.0, None)})}
+    tree = {0: (1.0, {A: (0.5, tree), B: (0.5, tree)})}
+    [(score, pieces)] = search_tree(
+        start, tree, search, beam_size=2, length_penalty=1.5
+    )
+    assert pieces in [(0, A, 0, EOS), (0, B, 0, EOS)]
+    expected = math.log(0.5) / oracle.length_penalty(4, 1.5)
+    np.testing.assert_allclose(score, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "search, must_end", [(greedy, True), (beam, True), (beam, False)]
+)
+def test_a_place_without_a_hypothesis_has_no_pieces(start, search, must_end):
+    """In these tables, most pieces are impossible, often the end, too."""
+    tables = Tables(lines=12, seed=3)
+    impossible = np.random.RandomState(4).rand(*tables.log_probs.shape) < 0.8
+    impossible[:, :, A] = False
+    tables.log_probs[impossible] = -np.inf
+    options = SearchOptions(
+        beam_size=8, n_best=8 if search is beam else 1, must_end=must_end
+    )
+    session, _ = start()
+    hypotheses = session.run(tables.search(search, 2, options))
+    is_missing = np.isneginf(hypotheses.scores)
+    assert is_missing.any() and not is_missing.all()
+    assert not hypotheses.ids[is_missing].any()
 
 
 RULES = pytest.mark.parametrize("min_length, ngram", [(3, 99), (0, 1), (2, 2), (9, 3)])

@@ -220,6 +220,17 @@ def test_the_search_of_older_scores_is_that_of_their_segment(tmp_path):
     assert faster == search  # no other translations
 
 
+def test_a_search_setting_that_an_older_version_did_not_have(tmp_path):
+    """It has its default, so the scores are compared."""
+    search = dev_search({"beam_size": 5})
+    older = {name: search[name] for name in search if name != "repetition_penalty"}
+    scores = DevScores(str(tmp_path), 0, search=older)
+    scores.add({"step": 4, "bleu": 50.0})
+    assert DevScores(str(tmp_path), 4, search=search).best()["bleu"] == 50.0
+    changed = {**search, "repetition_penalty": 1.5}
+    assert DevScores(str(tmp_path), 4, search=changed).best() is None
+
+
 @pytest.fixture
 def now(monkeypatch):
     """A clock that stands still: now[0] is the time."""

@@ -298,6 +298,23 @@ def test_a_call_has_the_arguments_of_keras(causal, masked):
     assert [x.shape for x in symbolic] == [(None, 4, 6), (None, 2, 4, 6)]
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+def test_a_keras_mask_and_the_same_attention_mask(causal):
+    """They give the same, for padded queries, too."""
+    ids = np.array([[3, 1, 2, 0, 0], [2, 2, 3, 1, 1], [1, 0, 0, 0, 0]])
+    embedded = keras.layers.Embedding(4, 6, mask_zero=True)(ids)
+    is_token = ids != 0
+    layer = SelfAttention(heads=2, size_per_head=3)
+    expected = layer(embedded, use_causal_mask=causal)
+    actual = layer(
+        keras.ops.convert_to_numpy(embedded),
+        attention_mask=is_token[:, :, None] & is_token[:, None, :],
+        use_causal_mask=causal,
+    )
+    np.testing.assert_allclose(actual, expected, **CLOSE)
+    assert not np.any(actual.numpy()[~is_token])
+
+
 def test_padding_stays_hidden_beside_an_attention_mask():
     """In this case, Keras passes the mask of an embedding by another name."""
     embedded = keras.layers.Embedding(10, 8, mask_zero=True)(np.array([[5, 6, 0, 0]]))

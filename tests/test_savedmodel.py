@@ -178,11 +178,14 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     assert str(tmp_path) not in text and hp.data not in text  # no path of this machine
     # Scores of another search are not those of this export.
     before_change = text
-    changed = dataclasses.replace(hp, min_length=3, no_repeat_ngram=2)
+    changed = dataclasses.replace(
+        hp, min_length=3, no_repeat_ngram=2, repetition_penalty=1.5, keep_open=True
+    )
     of_changed = savedmodel.describe_export(changed, "model", "float32")
     text = card.model_card(changed, checkpoint, of_changed, samples=0)
     assert "None are known for this search" in scores(text)
-    assert "min_length 3, no_repeat_ngram 2." in text and "--min_length" not in text
+    rules = "min_length 3, no_repeat_ngram 2, repetition_penalty 1.5, keep_open True."
+    assert rules in text and "--min_length" not in text
     unused = dataclasses.replace(hp, seed=hp.seed + 1, temperature=0.5)
     assert card.model_card(unused, checkpoint, exported, samples=0) == before_change
 

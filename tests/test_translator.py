@@ -141,6 +141,33 @@ def test_the_length_penalty_divides_the_score(make_translator, beam_translator, 
     )
 
 
+def test_settings_that_change_scores_and_ends(make_translator, lines):
+    """Without an end, a translation is cut off at its limit, and marked."""
+    changes = {
+        "length_penalty": 1.3,
+        "length_penalty_form": "power",
+        "max_extra_length": 0,
+    }
+    [whole, cut, penalized] = [
+        make_translator(**changes, **more)
+        for more in [{}, {"keep_open": True}, {"repetition_penalty": 1e6}]
+    ]
+    translations = [best for best, *_ in whole.translate(lines)]
+    scores = whole.score(lines, [translation.text for translation in translations])
+    np.testing.assert_allclose(
+        [translation.score for translation in translations], scores, rtol=1e-4
+    )
+    limits = [len(ids) for ids in whole.encode(lines)]
+    lengths = [len(best.pieces) for best, *_ in whole.translate(lines)]
+    open_lengths = [len(best.pieces) for best, *_ in cut.translate(lines)]
+    assert all(length <= limit for length, limit in zip(lengths, limits))
+    is_open = [length == limit + 1 for length, limit in zip(open_lengths, limits)]
+    assert any(is_open)
+    assert is_open == [best.is_truncated for best, *_ in cut.translate(lines)]
+    for [best, *_] in penalized.translate(lines):
+        assert len(set(best.pieces)) == len(best.pieces)
+
+
 def test_no_model_is_refused():
     with pytest.raises(ValueError, match="no log directory: expected one or more"):
         Translator([])

@@ -18,25 +18,29 @@ hypotheses of each sentence.
 
 The rules come first. A prefix, or the length limit, can fix the next piece; a minimum
 length, or repeated n-grams, can exclude pieces. Rules change which pieces may be
-chosen, but not their log-probabilities.
+chosen, but not their log-probabilities. Only the repetition penalty changes those.
 
 A hypothesis ends with EOS. A sequence must end at its length limit, so every result is
-a whole sentence. (tensor2tensor truncates instead: `SearchOptions(must_end=False)`.)
-Its score is its log-probability divided by the length penalty.
+a whole sentence. (`SearchOptions(keep_open=True)` truncates instead, and so does
+tensor2tensor: `must_end=False`.) Its score is its log-probability divided by the length
+penalty.
 
 Sentences end at different steps. `search_loop` stores the results of those that are
 done, and continues the others in a smaller batch.
 """
 
+import numbers
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.layers import append_zeros, cast_to_int64, shape_list
-from transformer.blocks.masks import combine_masks, is_token
-from transformer.length_penalty import length_penalty
+from transformer.blocks.masks import combine_masks
+from transformer.hparams import FIELDS
+from transformer.length_penalty import LENGTH_PENALTIES, length_penalty
 from transformer.runtime.errors import SettingsError
+from transformer.runtime.names import refuse_unknown
 from transformer.text.vocabulary import BOS, EOS, PAD
 
 # Within a search, ids and indices are int64: see `cast_to_int64`.
@@ -48,7 +52,9 @@ class Hypotheses(NamedTuple):
     """The result of a search, best first."""
 
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
-    scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
+    # float32 [N, n_best]: log-probability / length penalty; -inf: there is none, and
+    # its ids are PAD
+    scores: tf.Tensor
     history: tuple = ()  # SearchHistory of a beam search, with `keep_history`
     # With `keep_batch`: the last state, and the hypotheses in it that the open ones
     # continue, int64 [N, K].
@@ -91,7 +97,7 @@ class SearchOptions(NamedTuple):
     """How to search."""
 
     beam_size: int = 4
-    length_penalty: float = 0.6  # alpha
+    length_penalty: float = 0.6  # alpha, 0 or more
     n_best: int = 1  # the number of hypotheses returned for each sentence
     # A hypothesis takes EOS at its limit, however unlikely; only compat changes it.
     must_end: bool = True
@@ -109,6 +115,12 @@ class SearchOptions(NamedTuple):
     # whether all sentences step until the last one ends.
     keep_history: bool = False
     keep_batch: bool = False
+    length_penalty_form: str = "wu"  # a row of LENGTH_PENALTIES
+    repetition_penalty: float = 1.0  # above 1, pieces of the sequence become unlikelier
+    # A hypothesis that is open at its limit is a result, like those that end there.
+    keep_open: bool = False
+    # A beam search stops once the best hypothesis is certain; only compat changes it.
+    stop_early: bool = False
 
 
 class NextPieceRules(NamedTuple):
@@ -143,6 +155,9 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
     Returns:
       Hypotheses with n_best = 1.
+
+    Raises:
+      SettingsError: an option is not allowed.
     """
 
     def choose(logits, rules, draws, num_pieces):
@@ -189,6 +204,7 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
         pieces before the next one; returns (log-probabilities, pieces), [N, 1] each.
       draws: float [N, T], random numbers; () if `choose` needs none.
     """
+    _check_options(options)
 
     def is_open(results, sequences):
         return tf.logical_not(sequences.has_ended)
@@ -198,6 +214,7 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
         num_pieces = tf.shape(ids)[2]  # with the next one; BOS does not count
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
+        logits = penalize_repetition(logits, ids[:, :, 1:], options.repetition_penalty)
         vocab_size = shape_list(logits)[2]
         rules = _rules_for_next(
             ids, sequences.limits, sequences.prefix, vocab_size, options
@@ -223,12 +240,14 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
     )
     (ids, log_probs), _, _ = search_loop(is_open, extend, results, sequences, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
-    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
-    scores = log_probs / length_penalty(lengths, options.length_penalty)
-    if not options.must_end:
-        ends = tf.reduce_any(tf.equal(ids, options.eos), -1)  # [N, 1]
+    is_end = tf.equal(ids, options.eos)
+    ends = tf.reduce_any(is_end, -1)  # [N, 1]
+    lengths = tf.argmax(tf.cast(is_end, tf.int32), -1) + 1  # to the first EOS
+    lengths = tf.where_v2(ends, lengths, cast_to_int64(limits)[:, None])
+    scores = log_probs / _penalty(tf.cast(lengths, tf.float32), options)
+    if not (options.must_end or options.keep_open):
         scores = tf.where_v2(ends, scores, log_probs)
-    return Hypotheses(tf.cast(ids, tf.int32), scores)
+    return _make_hypotheses(ids, scores)
 
 
 # Beam search
@@ -251,7 +270,7 @@ class Candidates(NamedTuple):
     log_probs: tf.Tensor  # float32 [N, 2K]
     parents: tf.Tensor  # int64 [N, 2K]
     scores: tf.Tensor  # float32 [N, 2K]: log-probability / length penalty
-    ends: tf.Tensor  # bool [N, 2K]: whether the newest piece is EOS
+    ends: tf.Tensor  # bool [N, 2K]: whether it is finished
 
 
 def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
@@ -270,8 +289,9 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     even if it grew to the limit without losing log-probability. This bound is exact:
     stopping early changes no result.
 
-    Without `must_end`, hypotheses that are still open at the limit are dropped. If a
-    sentence has no finished hypotheses, its results are the open ones, scored by their
+    With `keep_open`, hypotheses that are still open at the limit compete with those
+    that ended. Otherwise, without `must_end`, they are dropped; if a sentence has no
+    finished hypotheses, its results are the open ones, scored by their
     log-probabilities.
 
     Args:
@@ -284,9 +304,11 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
       Hypotheses with n_best = `options.n_best`.
 
     Raises:
-      SettingsError: n_best is larger than the beam size.
+      SettingsError: n_best is larger than the beam size, or an option is not
+        allowed.
     """
-    beam_size, alpha = options.beam_size, options.length_penalty
+    _check_options(options)
+    beam_size = options.beam_size
     if options.n_best > beam_size:
         raise SettingsError(
             f"n_best: expected at most the beam size, {beam_size}, got {options.n_best}"
@@ -296,8 +318,10 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
     def is_open(finished, hypotheses):
         max_length = tf.cast(hypotheses.limits, tf.float32)
-        bound = hypotheses.log_probs[:, 0] / length_penalty(max_length, alpha)  # [N]
-        return bound > finished.scores[:, options.n_best - 1]
+        bound = hypotheses.log_probs[:, 0] / _penalty(max_length, options)  # [N]
+        return (
+            bound > finished.scores[:, 0 if options.stop_early else options.n_best - 1]
+        )
 
     def extend(finished, hypotheses, state):
         ids = hypotheses.ids
@@ -305,6 +329,7 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         newest = tf.cast(ids[:, :, -1], tf.int32)
         parents = tf.cast(hypotheses.parents, tf.int32)
         logits, state = step(newest, parents, state)  # [N, K, V]
+        logits = penalize_repetition(logits, ids[:, :, 1:], options.repetition_penalty)
         vocab_size = shape_list(logits)[2]
         rules = _rules_for_next(
             ids, hypotheses.limits, hypotheses.prefix, vocab_size, options
@@ -312,17 +337,21 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         log_probs, parents, pieces = best_continuations(
             hypotheses.log_probs, logits, 2 * beam_size, rules, options.forbidden
         )  # [N, 2K]
-        scores = log_probs / length_penalty(tf.cast(length, tf.float32), alpha)
+        scores = log_probs / _penalty(tf.cast(length, tf.float32), options)
+        ends = tf.equal(pieces, options.eos)
+        if options.keep_open:
+            at_limit = tf.equal(cast_to_int64(length), hypotheses.limits)  # [N]
+            ends = tf.logical_or(ends, at_limit[:, None])
         candidates = Candidates(
             tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2),
             log_probs,
             parents,
             scores,
-            ends=tf.equal(pieces, options.eos),
+            ends,
         )
         finished = _keep_best_finished(finished, candidates, beam_size)
         hypotheses, survivors = _keep_best_open(hypotheses, candidates, beam_size)
-        if not options.must_end:
+        if not (options.must_end or options.keep_open):
             finished, hypotheses = _drop_at_limit(finished, hypotheses, length)
         if options.keep_history:
             history = finished.history.append(
@@ -335,12 +364,12 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     finished, hypotheses, state = search_loop(
         is_open, extend, finished, hypotheses, state, options.keep_batch
     )
-    return Hypotheses(
-        tf.cast(finished.ids[:, : options.n_best, 1:], tf.int32),
-        finished.scores[:, : options.n_best],
-        finished.history.to_int32() if options.keep_history else (),
-        state,
-        hypotheses.parents if options.keep_batch else (),
+    return _make_hypotheses(
+        finished.ids[:, : options.n_best, 1:], finished.scores[:, : options.n_best]
+    )._replace(
+        history=finished.history.to_int32() if options.keep_history else (),
+        state=state,
+        parents=hypotheses.parents if options.keep_batch else (),
     )
 
 
@@ -407,7 +436,28 @@ def _drop_at_limit(finished, hypotheses, length):
 SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sample}
 
 
-# Shared by all searches: the order of states, the rules, the loop
+# Shared by all searches: options, scores, the order of states, the rules, the loop
+
+
+def _check_options(options: SearchOptions) -> None:
+    """Raise SettingsError for an option that the setting of its name cannot have."""
+    refuse_unknown("length_penalty_form", options.length_penalty_form, LENGTH_PENALTIES)
+    for name, value in options._asdict().items():
+        if name in FIELDS and FIELDS[name].type in (int, float):
+            minimum = FIELDS[name].metadata["minimum"]
+            if isinstance(value, numbers.Real) and value < minimum:
+                raise SettingsError(f"{name}: expected {minimum} or more, got {value}")
+
+
+def _penalty(lengths, options: SearchOptions):
+    """Compute the length penalty of the options for floating-point lengths."""
+    return length_penalty(lengths, options.length_penalty, options.length_penalty_form)
+
+
+def _make_hypotheses(ids, scores) -> Hypotheses:
+    """Make the Hypotheses of a search; a missing one has no pieces."""
+    ids = tf.where_v2(tf.equal(scores, NEVER)[:, :, None], np.int64(PAD), ids)
+    return Hypotheses(tf.cast(ids, tf.int32), scores)
 
 
 def reorder(state, parents):
@@ -436,7 +486,7 @@ def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPieceR
     """
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
-    if options.must_end:
+    if options.must_end and not options.keep_open:
         at_limit = tf.equal(cast_to_int64(length), limits)
         forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
     allowed = None
@@ -448,6 +498,27 @@ def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPieceR
         repeats = _find_repeats(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
         allowed = combine_masks(allowed, tf.logical_not(repeats))
     return NextPieceRules(forced, allowed)
+
+
+def penalize_repetition(logits, pieces, penalty: float):
+    """Make the pieces that a sequence already has less likely (Keskar et al. 2019).
+
+    Positive logits are divided by the penalty, negative ones multiplied with it.
+
+    Args:
+      logits: float [N, K, V], of the next piece.
+      pieces: int64 [N, K, t], of the sequence.
+      penalty: 1: the logits stay as they are.
+
+    Returns:
+      float [N, K, V].
+    """
+    if penalty == 1:
+        return logits
+    vocab_size = shape_list(logits)[2]
+    is_present = _find_repeats(pieces, vocab_size, 1)
+    penalized = tf.where_v2(logits < 0, logits * penalty, logits / penalty)
+    return tf.where_v2(is_present, penalized, logits)
 
 
 def _find_repeats(pieces, vocab_size: int, size: int):

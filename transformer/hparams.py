@@ -14,6 +14,7 @@ from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 from transformer.dialects import DIALECTS, Dialect
 from transformer.dialects import resolve as resolve_dialect
+from transformer.length_penalty import LENGTH_PENALTIES
 from transformer.logdir import manifests
 from transformer.logdir.names import SETTINGS
 from transformer.runtime import files
@@ -212,11 +213,20 @@ class HParams:
     length_penalty: float = decoding_setting(
         0.6, "alpha: how strongly to prefer long translations", minimum=0
     )
+    length_penalty_form: str = decoding_setting(
+        "wu",
+        "scores are divided by: wu, ((5 + length) / 6)^alpha; power, length^alpha, as "
+        "in fairseq, Sockeye and Hugging Face",
+        choices=LENGTH_PENALTIES,
+    )
     min_length: int = decoding_setting(
         0, "minimum number of pieces in a translation", minimum=0, below=LENGTH_LIMIT
     )
     no_repeat_ngram: int = decoding_setting(
         0, "never produce the same n pieces in a row twice; 0: off", minimum=0
+    )
+    repetition_penalty: float = decoding_setting(
+        1.0, "above 1, pieces that a translation already has become less likely"
     )
     temperature: float = decoding_setting(
         1.0, "sample: below 1 favours likely pieces", minimum=0.01
@@ -235,6 +245,11 @@ class HParams:
         "pieces by which a translation may exceed its source",
         minimum=0,
         below=LENGTH_LIMIT,
+    )
+    keep_open: bool = decoding_setting(
+        False,
+        "a translation that reaches this limit stays unfinished; by default, it must "
+        "end there",
     )
     max_source_length: int = decoding_setting(
         1000, "pieces of a line to translate; the rest is cut off", below=INT_LIMIT // 2

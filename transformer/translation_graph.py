@@ -114,12 +114,15 @@ def make_search_options(
     return SearchOptions(
         beam_size=hp.beam_size,
         length_penalty=hp.length_penalty,
+        length_penalty_form=hp.length_penalty_form,
         n_best=n_best,
+        keep_open=hp.keep_open,
         bos=target.bos,
         eos=target.eos,
         forbidden=target.forbidden,
         min_length=hp.min_length,
         no_repeat_ngram=hp.no_repeat_ngram,
+        repetition_penalty=hp.repetition_penalty,
         temperature=hp.temperature,
         top_k=hp.top_k,
         top_p=hp.top_p,
@@ -188,7 +191,8 @@ def length_limit(hp: HParams, num_source: int, num_prefix: int = 0) -> int:
       num_source: the number of pieces of the source.
       num_prefix: the number of pieces of the prefix.
     """
-    return max(num_source + hp.max_extra_length, num_prefix, hp.min_length)
+    longest = max(num_source + hp.max_extra_length, num_prefix, hp.min_length)
+    return longest + hp.keep_open  # instead of the end
 
 
 def _count_tokens(ids):
@@ -255,7 +259,7 @@ class TranslationGraph:
         target_log_probs = target_log_probs[..., 0] * is_piece
         lengths = tf.cast(_count_tokens(self.target_out), tf.float32)
         scores = tf.reduce_sum(target_log_probs, -1) / length_penalty(
-            lengths, self._hp.length_penalty
+            lengths, self._hp.length_penalty, self._hp.length_penalty_form
         )
         return Inspection(self._weights, log_probs, target_log_probs, scores)
 

@@ -84,6 +84,8 @@ def list_unsupported(hp: HParams) -> List[str]:
         f"search {hp.search}": hp.search not in ("beam", "greedy"),
         "min_length": hp.min_length > 0,
         "no_repeat_ngram": hp.no_repeat_ngram > 0,
+        "repetition_penalty": hp.repetition_penalty != 1,
+        "keep_open": hp.keep_open,
         f"max_source_length + max_extra_length of {MAX_POSITIONS:,} or more": (
             hp.max_source_length + hp.max_extra_length >= MAX_POSITIONS
         ),
@@ -459,7 +461,9 @@ class FastTranslator(BaseTranslator):
     def _apply_penalty(self, hypothesis: Hypothesis) -> Hypothesis:
         """Replace the log-probability of a hypothesis by our score."""
         length = len(hypothesis.pieces) + 1  # including the end
-        penalty = length_penalty(length, self.hp.length_penalty)
+        penalty = length_penalty(
+            length, self.hp.length_penalty, self.hp.length_penalty_form
+        )
         return hypothesis._replace(value=hypothesis.value / penalty)
 
 
@@ -666,13 +670,15 @@ def describe_export(hp: HParams, name: str, quantization: str) -> "Exported":
     options = (
         f"beam_size={hp.num_hypotheses}, num_hypotheses={hp.num_hypotheses}, "
         f"length_penalty=0, min_decoding_length={hp.min_length}, "
-        f"no_repeat_ngram_size={hp.no_repeat_ngram}, max_input_length=0, "
+        f"no_repeat_ngram_size={hp.no_repeat_ngram}, "
+        f"repetition_penalty={hp.repetition_penalty:g}, max_input_length=0, "
         f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "
         "return_scores=True"
     )
     model = JOINT_MODEL if hp.joint_vocab else SEPARATE_MODELS[0]
     # `length_penalty`, of a length that counts the end
-    rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
+    base = {"wu": "((6 + len(pair[1])) / 6)", "power": "(1 + len(pair[1]))"}
+    rank = f"pair[0] / {base[hp.length_penalty_form]} ** {hp.length_penalty:g}"
     with_package = (
         "`transformer.exports.ctranslate2.FastTranslator` opens this folder. "
     )

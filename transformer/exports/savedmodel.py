@@ -47,6 +47,17 @@ from transformer.translation_graph import make_search_options, search_from_memor
 VERSION = "1"  # TensorFlow Serving serves the highest version
 IDS = "ids"
 TRANSLATE = "translate"
+# Settings of the search that the model card names unless they have their defaults.
+RULES = (
+    "length_penalty_form",
+    "min_length",
+    "no_repeat_ngram",
+    "repetition_penalty",
+    "keep_open",
+    "temperature",
+    "top_k",
+    "top_p",
+)
 WARM_UP = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
@@ -131,10 +142,12 @@ def describe_export(
     ]
     beam = f" of {hp.num_hypotheses}" if keeps_beam(hp.search) else ""
     search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"
-    for rule in ("min_length", "no_repeat_ngram", "temperature", "top_k", "top_p"):
+    for rule in RULES:
         value = search_settings(hp).get(rule, FIELDS[rule].default)
         if value != FIELDS[rule].default:
-            search += f", {rule} {value:g}"
+            search += f", {rule} " + (
+                f"{value:g}" if isinstance(value, float) else str(value)
+            )
     limits = [f"The search is fixed: {search}."]
     return Exported("for TensorFlow Serving", usage, limits)
 

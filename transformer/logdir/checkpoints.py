@@ -130,19 +130,23 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
 
     Args:
       paths: the paths of the checkpoints, without file extensions.
+
+    Returns:
+      Name of a variable → its average, in its own type, computed in float64.
     """
     arrays = read_variables(paths[-1])
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
-        if array.dtype == np.float32 and not name.startswith(f"{LOSS_SCALE}/")
+        if tf.as_dtype(array.dtype).is_floating
+        and not name.startswith(f"{LOSS_SCALE}/")
     }
     for path in paths[:-1]:
         checkpoint = read_variables(path)
         for name in sums:
             sums[name] += checkpoint[name]
     for name, total in sums.items():
-        arrays[name] = (total / len(paths)).astype(np.float32)
+        arrays[name] = (total / len(paths)).astype(arrays[name].dtype)
     return arrays
 
 

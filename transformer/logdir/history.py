@@ -365,8 +365,8 @@ class DevScores:
 
 def _search_of(row, segments, default) -> Dict[str, Any]:
     """Return the search of an evaluation, or `default` if it is unknown."""
-    if "search" in row:
-        return row["search"]
+    if "search" in row:  # that of an older version lacks settings
+        return {**{name: FIELDS[name].default for name in default}, **row["search"]}
     before = [segment for segment in segments if segment["step"] < row["step"]]
     return dev_search(before[-1]["settings"]) if before else default
 

@@ -185,7 +185,8 @@ def _search_nodes(translator, hypotheses, best, target, target_log_probs):
         return search_tree(hypotheses, 0, eos)
     lengths = np.arange(1, len(target) + 2)
     sums = np.cumsum(target_log_probs)
-    scores = sums / length_penalty(lengths, translator.hp.length_penalty)
+    hp = translator.hp
+    scores = sums / length_penalty(lengths, hp.length_penalty, hp.length_penalty_form)
     nodes = [
         Node(length - 2, length, piece, log_prob, score, OPEN, -1)
         for length, piece, log_prob, score in zip(

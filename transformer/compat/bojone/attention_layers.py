@@ -114,7 +114,8 @@ class Attention(keras.layers.Layer):
 
     The arguments of a call are those of `keras.layers.MultiHeadAttention`:
     `attention_mask`, bool or numbers [Tq, Tk], [N, Tq, Tk] or [N, H, Tq, Tk], hides
-    keys where it is 0; `use_causal_mask` means `mask_right=True` for one call;
+    keys where it is 0; the output for a query from which it hides all keys is 0, like
+    that for a padded query; `use_causal_mask` means `mask_right=True` for one call;
     `return_attention_scores` also returns the weights [N, H, Tq, Tk].
     """
 
@@ -208,9 +209,12 @@ class Attention(keras.layers.Layer):
             pair_mask = mask_to_bool(name, pair_mask)
             if pair_mask.shape.ndims == 3:
                 pair_mask = pair_mask[:, None]
+        attends = None if pair_mask is None else tf.reduce_any(pair_mask, -1)
         if use_causal_mask:
             pair_mask = combine_masks(pair_mask, make_causal_mask(Q, K))
         context, weights = self.attend(Q, K, V, key_mask, pair_mask)
+        if attends is not None:  # [N or 1, H or 1, Tq] or [Tq]
+            context *= tf.cast(attends, context.dtype)[..., None]
         x = join_heads(context)  # [N, Tq, H * d]
         if query_mask is not None:
             x *= tf.cast(query_mask, x.dtype)[:, :, None]

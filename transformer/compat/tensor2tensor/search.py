@@ -38,12 +38,14 @@ def beam_search(
       states: a nest of tensors [N, ...]. The function gets them as [N * K, ...], with
         only the last dimension static.
       eos_id: int, the id that ends a sequence.
-      stop_early, use_top_k_with_unique: ignored. The whole beam is always searched, so
-        the best hypothesis is never worse.
+      stop_early: stop once the best hypothesis of each sentence is certain; the others
+        may be worse, or missing. Otherwise, once all K are certain.
+      use_top_k_with_unique: ignored, as it is for TPUs.
 
     Returns:
-      (ids int32 [N, K, t], with the first ids, padded with zeros; scores float32
-      [N, K]; the states [N, K, ...] of the hypotheses that were open at the end).
+      (ids int32 [N, K, t], with the first ids, padded with zeros, and N not static;
+      scores float32 [N, K]; the states [N, K, ...] of the hypotheses that were open at
+      the end).
 
     Raises:
       ValueError: `use_tpu` is given.
@@ -63,8 +65,8 @@ def beam_search(
         return tf.placeholder_with_default(tf.tile(x[:, None], repeats), static_shape)
 
     def flatten_beam(x):
-        batch, width, *rest = shape_list(x)
-        return tf.reshape(x, [batch * width, *rest])
+        _, _, *rest = shape_list(x)
+        return tf.reshape(x, [batch * beam_size, *rest])
 
     def unflatten_beam(x):
         return tf.reshape(x, [-1, beam_size, *shape_list(x)[1:]])
@@ -98,10 +100,13 @@ def beam_search(
             must_end=False,
             eos=eos_id,
             keep_batch=True,
+            stop_early=bool(stop_early),
         ),
     )
     first = initial_ids[:, None, None] + tf.zeros_like(hypotheses.ids[:, :, :1])
     scores = tf.maximum(hypotheses.scores, WORST_SCORE)
     scores.set_shape([initial_ids.shape.as_list()[0], beam_size])
     _, states = reorder(hypotheses.state, hypotheses.parents)
-    return tf.concat([first, hypotheses.ids], axis=2), scores, states
+    ids = tf.concat([first, hypotheses.ids], axis=2)
+    ids = tf.placeholder_with_default(ids, [None, beam_size, None])
+    return ids, scores, states

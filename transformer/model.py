@@ -423,7 +423,7 @@ class Transformer:
             zero_pad=not dialect.positions_on_padding,
             scale=False,
             scope=scope,
-            positions=positions,
+            positions=tf.cast(positions, tf.float64, name=f"{scope}/positions"),
             dialect=dialect._replace(positions=encoding),
         )
 

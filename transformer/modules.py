@@ -55,6 +55,7 @@ from transformer.blocks.layers import (
     dense,
     dropout,
     embedding_table,
+    expand_dims,
     join_heads,
     look_up,
     normalize,
@@ -143,7 +144,7 @@ def embedding(
         return look_up(table, inputs, scale)
     outputs = tf.gather(table, inputs)  # [N, T, D]
     scales = tf.cast(is_token(inputs), outputs.dtype)  # 0 for padding
-    return outputs * (scales * (num_units**0.5 if scale else 1.0))[..., None]
+    return outputs * expand_dims(scales * (num_units**0.5 if scale else 1.0), -1)
 
 
 def positional_encoding(
@@ -173,7 +174,8 @@ def positional_encoding(
       scale: multiply by sqrt(num_units); by default, the dialect decides: "paper" does
         not scale, the tutorials do.
       scope, reuse: for the names of the ops; there are no variables.
-      positions: int [T], from 0, without a maximum; by default 0, 1, ..., T - 1.
+      positions: int [T], from 0, without a maximum; by default 0, 1, ..., T - 1. If
+        they are float64, the sines are computed in float64.
       dialect: a Dialect or its name; its field `positions` is a key of `POSITIONS`.
 
     Returns:
@@ -190,20 +192,18 @@ def positional_encoding(
     num_units = check_size("positional_encoding: num_units", num_units)
     batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
-        # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
         positions = tf.range(length) if positions is None else positions
-        positions = tf.cast(positions, tf.float64)
         table = tf.cast(POSITIONS[dialect.positions](positions, num_units), tf.float32)
         scale = dialect.scaled_positions if scale is None else scale
         if scale:
             table *= num_units**0.5  # [T, D]
         if zero_pad and dialect.first_position_padded:
-            table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
+            table *= expand_dims(tf.cast(tf.not_equal(positions, 0), tf.float32), 1)
         elif zero_pad:
             is_ids = inputs.shape.ndims == 2
             mask = tf.not_equal(inputs, 0) if is_ids else nonzero_rows(inputs)
-            return table * tf.cast(mask, tf.float32)[..., None]  # [N, T, D]
-        return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
+            return table * expand_dims(tf.cast(mask, tf.float32), -1)  # [N, T, D]
+        return tf.tile(expand_dims(table, 0), [batch, 1, 1])  # [N, T, D]
 
 
 class AttentionSettings(NamedTuple):
@@ -544,7 +544,7 @@ def _zero_padding(outputs, inputs, dialect: Dialect):
     """
     if dialect.padding_stays_zero:
         token_mask = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
-        outputs = zero_masked(outputs, token_mask[..., None])
+        outputs = zero_masked(outputs, expand_dims(token_mask, -1))
     return outputs
 
 

@@ -9,7 +9,13 @@ from typing import Callable, NamedTuple, Optional, Tuple, Union
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_size
-from transformer.blocks.layers import cast_to_float32, dense, shape_list, split_heads
+from transformer.blocks.layers import (
+    cast_to_float32,
+    dense,
+    expand_dims,
+    shape_list,
+    split_heads,
+)
 from transformer.blocks.masks import MASKED_LOGIT, distances
 from transformer.dialects import Dialect, resolve
 
@@ -287,9 +293,9 @@ def local_attention(
     before, after = window
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
-    starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
-    block_positions = starts + tf.range(block_length)[None, :]  # [blocks, B]
-    positions = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
+    starts = expand_dims(tf.range(blocks), 1) * block_length  # [blocks, 1]
+    block_positions = starts + tf.range(block_length)  # [blocks, B]
+    positions = starts + tf.range(-before, block_length + after)  # [blocks, W]
 
     def in_blocks(x, axis):
         return tf.gather(_pad_axis(x, axis, 0, padding), block_positions, axis=axis)
@@ -300,16 +306,16 @@ def local_attention(
         )
 
     inside = tf.logical_and(positions >= 0, positions < length)
-    mask = inside[:, None, :]  # [blocks, 1, W]
+    mask = expand_dims(inside, 1)  # [blocks, 1, W]
     if causality:
         mask = tf.logical_and(
-            mask, positions[:, None, :] <= block_positions[:, :, None]
+            mask, expand_dims(positions, 1) <= expand_dims(block_positions, 2)
         )
     if key_mask is not None:
         key_mask = tf.convert_to_tensor(key_mask)
         if key_mask.shape.ndims == 2:
-            key_mask = key_mask[:, None]  # [N, 1, T]
-        key_mask = in_windows(key_mask, axis=2)[..., None, :]
+            key_mask = expand_dims(key_mask, 1)  # [N, 1, T]
+        key_mask = expand_dims(in_windows(key_mask, axis=2), -2)
         mask = tf.logical_and(mask, key_mask)  # [N, 1 or H, blocks, 1 or B, W]
     context, weights = scaled_dot_product_attention(
         in_blocks(queries, 2),

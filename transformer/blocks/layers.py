@@ -46,6 +46,16 @@ def reshape(x, sizes: Sequence):
     return tf.reshape(x, sizes)
 
 
+def expand_dims(x, *axes: int):
+    """Insert dimensions of size 1, one after the other.
+
+    It is `x[:, None]`, in a form that LiteRT converts where several sizes are unknown.
+    """
+    for axis in axes:
+        x = tf.expand_dims(x, axis)
+    return x
+
+
 def cast_to_int64(integers):
     """Cast integers to int64.
 
@@ -329,7 +339,7 @@ def zero_first_row(table):
     The gradient of `table` is dense, even if only a few rows are looked up.
     """
     is_nonzero = tf.not_equal(tf.range(tf.shape(table)[0]), 0)  # [V]
-    return table * tf.cast(is_nonzero, table.dtype)[:, None]
+    return table * expand_dims(tf.cast(is_nonzero, table.dtype), 1)
 
 
 # Layer normalization

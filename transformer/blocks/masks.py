@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_broadcast, format_shape
+from transformer.blocks.layers import expand_dims
 from transformer.blocks.mask_probes import find_meaning, is_zeros_and_ones
 from transformer.dialects import Dialect
 
@@ -51,7 +52,7 @@ def make_masks(
     """
     allowed = None
     if keys is not None and keys.shape.ndims == 2:
-        keys = keys[:, None, None, :]  # [N, 1, 1, Tk]
+        keys = expand_dims(keys, 1, 1)  # [N, 1, 1, Tk]
     for mask, masking in (
         (keys, dialect.key_masking),
         (visible, dialect.future_masking),
@@ -64,7 +65,7 @@ def make_masks(
             lowered = mask_to_bias(mask)
             bias = lowered if bias is None else bias + lowered
     if queries is not None:
-        queries = queries[..., None, :, None] if dialect.mask_queries else None
+        queries = expand_dims(queries, -1, -3) if dialect.mask_queries else None
     return AttentionMasks(allowed, bias, queries)
 
 
@@ -78,7 +79,7 @@ def is_token(ids):
 
 def padding_mask(ids):
     """Allow keys that hold a token: int [N, Tk], 0 = padding → bool [N, 1, 1, Tk]."""
-    return is_token(ids)[:, None, None, :]
+    return expand_dims(is_token(ids), 1, 1)
 
 
 def distances(query_positions, key_positions=None):
@@ -92,7 +93,7 @@ def distances(query_positions, key_positions=None):
     if key_positions is None:
         key_positions = query_positions
     key_positions = tf.cast(key_positions, query_positions.dtype)
-    return key_positions[None, :] - query_positions[:, None]
+    return key_positions - expand_dims(query_positions, 1)
 
 
 def causal_mask(query_positions, key_positions=None):
@@ -100,12 +101,12 @@ def causal_mask(query_positions, key_positions=None):
 
     `causal_mask(tf.range(T))` is the lower triangle. Args: as in `distances`.
     """
-    return (distances(query_positions, key_positions) <= 0)[None, None, :, :]
+    return expand_dims(distances(query_positions, key_positions) <= 0, 0, 0)
 
 
 def local_mask(positions, window: int):
     """Allow keys up to `window` positions away: bool [1, 1, T, T] (section 4)."""
-    return (tf.abs(distances(positions)) <= window)[None, None, :, :]
+    return expand_dims(tf.abs(distances(positions)) <= window, 0, 0)
 
 
 def proximity_bias(query_positions, key_positions=None):
@@ -116,7 +117,7 @@ def proximity_bias(query_positions, key_positions=None):
     Source: tensor2tensor, `attention_bias_proximal`.
     """
     distance = tf.abs(distances(query_positions, key_positions))
-    return -tf.log1p(tf.cast(distance, tf.float32))[None, None, :, :]
+    return expand_dims(-tf.log1p(tf.cast(distance, tf.float32)), 0, 0)
 
 
 def nonzero_rows(x, padded_row: str = "is zero"):
@@ -257,7 +258,7 @@ def normalize_padding(name: str, mask, inputs):
 
     mask = _normalize(name, mask, check_shape)
     mask = _refuse_inverted(name, mask, inputs)
-    return None if mask is None else mask[..., None]
+    return None if mask is None else expand_dims(mask, -1)
 
 
 def _normalize(name: str, mask, check_shape: Callable):

@@ -1,25 +1,27 @@
 """Position encodings: POSITIONS maps each name to a function.
 
-A function takes the positions, float64 [T], and the width D, and returns float64
-[T, D].
+A function takes the positions, int [T], and the width D, and returns float32 [T, D].
+It takes positions in float64, too, and then computes and returns float64.
 """
 
 import math
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.layers import expand_dims
 from transformer.dialects import Dialect
 
 LEARNED = "learned"  # a table of variables instead of a function
+QUARTER_TURN = 2**30  # in units of 1 / 2^32 of a turn
 
 
 def interleaved_sinusoids(positions, num_units: int):
     """Compute sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
-    angles = positions[:, None] * rates[None, :]  # [T, D/2]
-    table = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [T, D/2, 2]
-    return tf.reshape(table, [-1, 2 * pairs])[:, :num_units]  # [T, D]
+    table = tf.stack(sines_and_cosines(positions, rates), axis=-1)  # [T, D/2, 2]
+    table = tf.reshape(table, [-1, 2 * pairs])
+    return table[:, :num_units] if num_units % 2 else table  # [T, D]
 
 
 def per_channel_sinusoids(positions, num_units: int):
@@ -30,8 +32,7 @@ def per_channel_sinusoids(positions, num_units: int):
     """
     channels = tf.range(num_units)
     rates = 10000.0 ** (-2.0 * tf.cast(channels, tf.float64) / num_units)  # [D]
-    angles = positions[:, None] * rates[None, :]  # [T, D]
-    return tf.where_v2(tf.equal(channels % 2, 0), tf.sin(angles), tf.cos(angles))
+    return tf.where_v2(tf.equal(channels % 2, 0), *sines_and_cosines(positions, rates))
 
 
 def concatenated_sinusoids(
@@ -48,9 +49,42 @@ def concatenated_sinusoids(
     pairs = num_units // 2
     step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
     rates = min_timescale * tf.exp(-step * tf.range(pairs, dtype=tf.float64))  # [D/2]
-    angles = positions[:, None] * rates[None, :]  # [T, D/2]
-    table = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)
-    return tf.pad(table, [[0, 0], [0, num_units % 2]])  # [T, D]
+    table = tf.concat(sines_and_cosines(positions, rates), axis=1)
+    return tf.pad(table, [[0, 0], [0, 1]]) if num_units % 2 else table  # [T, D]
+
+
+def sines_and_cosines(positions, rates) -> tuple:
+    """Compute the sine and the cosine of each position times each rate.
+
+    A float32 angle is wrong by 6e-5 at position 1,000. Float64 angles are right, but
+    LiteRT has no float64. So the angles of integer positions are integers, in units of
+    1 / 2^32 of a turn: an int32 product that overflows loses whole turns only.
+
+    Args:
+      positions: int [T]; or float [T], whose angles are float64.
+      rates: float64 [R], in radians.
+
+    Returns:
+      (float [T, R], float [T, R]): float32, right to 1.2e-7, for int positions;
+      otherwise float64.
+    """
+    positions = tf.convert_to_tensor(positions)
+    if not positions.dtype.is_integer:
+        angles = expand_dims(tf.cast(positions, tf.float64), 1) * rates  # [T, R]
+        return tf.sin(angles), tf.cos(angles)
+    turns = rates / (2 * math.pi)
+    units = (turns - tf.round(turns)) * 2.0**32
+    positions = expand_dims(tf.cast(positions, tf.int32), 1)  # [T, 1]
+    rest = tf.cast(positions, tf.float32) * tf.cast(units - tf.floor(units), tf.float32)
+    angles = positions * tf.cast(tf.floor(units), tf.int32)  # [T, R]
+    angles += tf.cast(tf.round(rest), tf.int32)
+
+    def sine(angles):
+        # sin(x) = sin(pi / 2 - |x - pi / 2|), an angle within a quarter of a turn.
+        angles = QUARTER_TURN - tf.abs(angles - QUARTER_TURN)
+        return tf.sin(tf.cast(angles, tf.float32) * (math.pi / 2 / QUARTER_TURN))
+
+    return sine(angles), sine(angles + QUARTER_TURN)
 
 
 POSITIONS = {

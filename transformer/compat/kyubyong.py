@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks.attention import project
-from transformer.blocks.layers import dropout, zero_first_row
+from transformer.blocks.layers import dropout, expand_dims, zero_first_row
 from transformer.blocks.mask_probes import find_meaning
 from transformer.blocks.masks import causal_mask, make_masks, mask_to_bias, mask_to_bool
 from transformer.compat.variables import original_variables
@@ -94,13 +94,13 @@ def scaled_dot_product_attention(
             dropout, rate=dropout_rate, is_training=training, name="weights"
         )
         context, _ = modules.scaled_dot_product_attention(
-            *(x[:, None] for x in (Q, K, V)),
+            *(expand_dims(x, 1) for x in (Q, K, V)),
             masks.allowed,
             bias=masks.bias,
             fully_masked_is_zero=False,
             drop=drop,
         )
-        return context[:, 0]
+        return tf.squeeze(context, 1)
 
 
 def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
@@ -119,7 +119,7 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
     """
     if type in ("k", "key", "keys"):
         padding = _repeat_for_heads(key_masks, inputs)  # [H * N, Tk]
-        return inputs + mask_to_bias(tf.logical_not(padding), MASKED)[:, None, :]
+        return inputs + expand_dims(mask_to_bias(tf.logical_not(padding), MASKED), 1)
     if type in ("f", "future", "right"):
         sizes = tf.shape(inputs)
         order = causal_mask(tf.range(sizes[1]), tf.range(sizes[2]))[0]  # [1, Tq, Tk]

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_broadcast, format_shape
-from transformer.blocks.layers import join_heads, split_heads
+from transformer.blocks.layers import expand_dims, join_heads, split_heads
 from transformer.blocks.masks import causal_mask, combine_masks, mask_to_bool
 from transformer.compat.bojone.keras_base import (
     as_list,
@@ -208,16 +208,16 @@ class Attention(keras.layers.Layer):
             check_pairs(name, pair_mask, self.pair_shape([x.shape for x in inputs]))
             pair_mask = mask_to_bool(name, pair_mask)
             if pair_mask.shape.ndims == 3:
-                pair_mask = pair_mask[:, None]
+                pair_mask = expand_dims(pair_mask, 1)
         attends = None if pair_mask is None else tf.reduce_any(pair_mask, -1)
         if use_causal_mask:
             pair_mask = combine_masks(pair_mask, make_causal_mask(Q, K))
         context, weights = self.attend(Q, K, V, key_mask, pair_mask)
         if attends is not None:  # [N or 1, H or 1, Tq] or [Tq]
-            context *= tf.cast(attends, context.dtype)[..., None]
+            context *= expand_dims(tf.cast(attends, context.dtype), -1)
         x = join_heads(context)  # [N, Tq, H * d]
         if query_mask is not None:
-            x *= tf.cast(query_mask, x.dtype)[:, :, None]
+            x *= expand_dims(tf.cast(query_mask, x.dtype), 2)
         return (x, weights) if return_attention_scores else x
 
     def check_call(
@@ -259,7 +259,7 @@ class Attention(keras.layers.Layer):
           (context [N, H, Tq, d], weights).
         """
         if key_mask is not None:
-            key_mask = key_mask[:, None, None, :]
+            key_mask = expand_dims(key_mask, 1, 1)
         masks = [key_mask, self.order_mask(Q, K), pair_mask]
         return self.apply_attention(Q, K, V, combine_all(masks))
 

@@ -9,7 +9,13 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_size
-from transformer.blocks.layers import dense, join_heads, shape_list, split_heads
+from transformer.blocks.layers import (
+    dense,
+    expand_dims,
+    join_heads,
+    shape_list,
+    split_heads,
+)
 from transformer.blocks.positions import interleaved_sinusoids
 from transformer.compat.variables import original_variables
 from transformer.modules import scaled_dot_product_attention
@@ -62,7 +68,7 @@ def attention(
         )  # [N, H, T, size]
         key_mask = None
         if V_len is not None:
-            key_mask = _length_mask(V, V_len, "attention: V_len")[:, None, None, :]
+            key_mask = expand_dims(_length_mask(V, V_len, "attention: V_len"), 1, 1)
         context, _ = scaled_dot_product_attention(
             queries, keys, values, key_mask, fully_masked_is_zero=False
         )
@@ -85,7 +91,7 @@ def position_embedding(inputs, position_size: int):
     positions = tf.cast(tf.range(length), tf.float64)
     table = interleaved_sinusoids(positions, position_size)  # [T, size]
     encoding = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
-    return tf.tile(tf.cast(encoding, tf.float32)[None, :, :], [batch, 1, 1])
+    return tf.tile(expand_dims(tf.cast(encoding, tf.float32), 0), [batch, 1, 1])
 
 
 def mask(inputs, seq_len, mode: str = "mul"):

@@ -8,7 +8,7 @@ from typing import Any, Dict
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.layers import shape_list
+from transformer.blocks.layers import expand_dims, shape_list
 from transformer.blocks.positions import interleaved_sinusoids
 from transformer.compat.bojone.keras_base import (
     as_list,
@@ -70,7 +70,7 @@ class _PositionEmbedding(keras.layers.Layer):
         x, origin = (as_list(inputs) + [0])[:2]
         x = tf.cast(x, self.compute_dtype)
         positions = tf.abs(
-            tf.range(tf.shape(x)[1])[None, :] - tf.cast(origin, tf.int32)
+            expand_dims(tf.range(tf.shape(x)[1]), 0) - tf.cast(origin, tf.int32)
         )  # [1 or N, T]
         return self.merge(x, self.vectors(positions))
 
@@ -157,7 +157,7 @@ class TrainablePositionEmbedding(_PositionEmbedding):
     def vectors(self, positions):
         vectors = tf.gather(tf.convert_to_tensor(self.embeddings), positions)
         # A compiled `gather` clips positions beyond the table; mark them with NaN.
-        has_vector = positions[..., None] < self.maxlen
+        has_vector = expand_dims(positions, -1) < self.maxlen
         return tf.where_v2(has_vector, vectors, tf.constant(np.nan, vectors.dtype))
 
     def get_config(self) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.layers import shape_list
+from transformer.blocks.layers import expand_dims, shape_list
 from transformer.blocks.masks import causal_mask
 from transformer.compat.bojone.attention_layers import SelfAttention, combine_all
 from transformer.compat.bojone.keras_base import check, serializable
@@ -57,7 +57,7 @@ class _RestrictedAttention(SelfAttention):
         """
         if key_mask is None:
             return None
-        selected = select(tf.cast(key_mask, tf.float32)[:, None, :, None])
+        selected = select(expand_dims(tf.cast(key_mask, tf.float32), 1, 3))
         return tf.not_equal(tf.matrix_transpose(selected), 0)
 
     def check_call(
@@ -118,7 +118,7 @@ class LocalSelfAttention(_RestrictedAttention):
         slots = np.arange(-self.neighbors, self.neighbors + 1)
         is_left = tf.constant(slots <= 0) if self.mask_right else None
         context, weights = self.apply_attention(
-            Q[:, :, :, None, :],
+            expand_dims(Q, 3),
             self.make_windows(K),
             self.make_windows(V),
             combine_all([mask, is_left]),
@@ -222,7 +222,7 @@ class SparseSelfAttention(AtrousSelfAttention):
         if mask is not None:
             copy = tf.pad(tf.cast(mask, tf.float32), edges[:3] + [[0, 0], [edge, edge]])
             mask = tf.concat([mask, tf.not_equal(copy, 0)], axis=4)
-        slots = tf.range(size + 2 * edge)[None, :] - tf.range(size)[:, None] - edge
+        slots = tf.range(size + 2 * edge) - expand_dims(tf.range(size), 1) - edge
         group = tf.ones([size, size], tf.bool)  # the mask of the atrous part
         window = tf.less_equal(tf.abs(slots), edge)  # [G, G + 2 edge]
         if self.mask_right:

@@ -5,6 +5,7 @@ A bias is added to the logits of attention: 0 where a query may attend, otherwis
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.layers import expand_dims
 from transformer.blocks.masks import mask_to_bias, nonzero_rows, proximity_bias
 from transformer.blocks.positions import concatenated_sinusoids
 from transformer.compat.tensor2tensor.layers import cast_like, embedding, shape_list
@@ -36,7 +37,7 @@ def get_timing_signal_1d(
     """
     positions = tf.cast(tf.range(length) + start_index, tf.float64)
     signal = concatenated_sinusoids(positions, channels, min_timescale, max_timescale)
-    return tf.cast(signal, tf.float32)[None]
+    return expand_dims(tf.cast(signal, tf.float32), 0)
 
 
 def add_timing_signal_1d(x, min_timescale=1.0, max_timescale=1.0e4, start_index=0):
@@ -182,7 +183,7 @@ def attention_bias_local(length, max_backward, max_forward):
     A negative distance has no limit.
     """
     is_near = tf.linalg.band_part(tf.ones([length, length]), max_backward, max_forward)
-    return mask_to_bias(is_near)[None, None]
+    return expand_dims(mask_to_bias(is_near), 0, 0)
 
 
 def attention_bias_lower_triangle(length):
@@ -192,13 +193,15 @@ def attention_bias_lower_triangle(length):
 
 def attention_bias_same_segment(query_segment_id, memory_segment_id):
     """Return -1e9 for keys in other segments, else 0: [N, 1, Tq, Tk]."""
-    is_same = tf.equal(query_segment_id[:, :, None], memory_segment_id[:, None, :])
-    return mask_to_bias(is_same)[:, None]
+    is_same = tf.equal(
+        expand_dims(query_segment_id, 2), expand_dims(memory_segment_id, 1)
+    )
+    return expand_dims(mask_to_bias(is_same), 1)
 
 
 def attention_bias_ignore_padding(memory_padding):
     """Return -1e9 for keys whose padding, float [N, Tk], is not 0: [N, 1, 1, Tk]."""
-    return mask_to_bias(tf.equal(memory_padding, 0)[:, None, None, :])
+    return expand_dims(mask_to_bias(tf.equal(memory_padding, 0)), 1, 1)
 
 
 def attention_bias_to_padding(

@@ -115,7 +115,7 @@ def conv1d(
       activation, use_bias, kernel_initializer, name: as in `dense`.
     """
     outputs = _convolve(
-        inputs[:, :, None],
+        block_layers.expand_dims(inputs, 2),
         filters,
         (kernel_size, 1),
         name,
@@ -193,7 +193,7 @@ def conv_hidden_relu(
       float [N, H, W, output_size] or [N, T, output_size].
     """
     with open_scope(name, "conv_hidden_relu"):
-        x = inputs if inputs.shape.ndims == 4 else inputs[:, :, None]
+        x = inputs if inputs.shape.ndims == 4 else block_layers.expand_dims(inputs, 2)
         for width, size, layer in (
             (hidden_size, kernel_size, "conv1"),
             (output_size, second_kernel_size, "conv2"),

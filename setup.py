@@ -157,8 +157,10 @@ setup(
             "pytest-xdist>=3.5",
             "quart-libretranslate==0.0.2; " + TF2,
             "ruff; " + TF2,
+            "safetensors>=0.4; " + TF2,
             # Other machines may have no wheel of it: the test that needs it is skipped.
             TEXT + ' and sys_platform == "linux" and platform_machine == "x86_64"',
+            "wasmtime==50.0.1; " + TF2,  # others may assemble other bytes
             *SERVE,
         ],
     },

@@ -16,6 +16,7 @@ from transformer.logdir import manifests
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
+from transformer.viewer.model_page import make_model_page
 from transformer.viewer.models import Model
 from transformer.viewer.sentence_request import SentenceRequest
 
@@ -293,6 +294,67 @@ def open_frozen_page(
     browser.open(path.as_uri() + link)
     browser.until("page.inspection !== null")
     return path.as_uri()
+
+
+def open_model_page(browser, folder, model, link=""):
+    """Open a page that holds the model; return its address."""
+    hp, [checkpoint] = model.translator.hp, model.translator.checkpoints
+    examples = ["1 2 3 4 5", "5 4 3 2"]
+    html = make_model_page(hp, checkpoint, examples, "float32")
+    path = folder / "page.html"
+    path.write_text(html, encoding="utf-8")
+    browser.open(path.as_uri() + link)
+    browser.until("page.inspection !== null")
+    return path.as_uri()
+
+
+def test_a_page_with_a_model_translates_without_a_network(browser, models, tmp_path):
+    address = open_model_page(browser, tmp_path, models[0])
+    assert browser.run("page.inspection.text") == "1 2 3 4 5"  # the first example
+    for text in ("5 4 3 2", "7 7 1"):
+        type_text(browser, text)
+        [expected] = models[0].inspect([SentenceRequest(text)])
+        inspection = browser.run(DATA)
+        assert inspection["target"] == json.loads(json.dumps(expected["target"]))
+        texts = [translation["text"] for translation in inspection["nBest"]]
+        assert texts == [translation["text"] for translation in expected["nBest"]]
+    values = browser.run("[...page.inspection.matrix('cross', 0, 1, false).values]")
+    weights = inspect_line(models[0].translator, "7 7 1").attention["cross"][0, 1]
+    assert max(abs(a - b) for a, b in zip(values, weights.ravel())) < 2e-5
+    assert browser.requests() == [address] and browser.errors() == []
+
+
+def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):
+    open_model_page(browser, tmp_path, models[0])
+    before = browser.run(f"{DATA}.target.ids")
+    other = browser.run(f"{DATA}.alternatives[1].find(a => a[0] !== {before[1]})[0]")
+    browser.click(f"[data-alternative='1-{other}']")
+    browser.until(f"{DATA}.target.ids[1] === {other}")
+    [expected] = models[0].inspect(
+        [SentenceRequest("1 2 3 4 5", prefix=[before[0], other])]
+    )
+    assert browser.run(f"{DATA}.target.ids") == expected["target"]["ids"]
+    browser.run("document.querySelectorAll('#examples button')[1].click()")
+    browser.until("page.inspection.text === '5 4 3 2'")
+    browser.run("byId('text').value = '1 '.repeat(600); handleInput()")
+    browser.until("byId('status').classList.contains('bad')")
+    assert "600 pieces; at most 256" in browser.run("byId('status').textContent")
+    assert browser.errors() == []
+    script = read_axe()
+    type_text(browser, "1 2 3")
+    browser.run(script + "; 0")
+    assert browser.run(VIOLATIONS) == []
+
+
+@pytest.mark.parametrize("link", ["#t=1+2&p=999999", "#t=1+2&d=3"])
+def test_a_link_to_a_page_with_a_model_is_checked(browser, models, tmp_path, link):
+    open_model_page(browser, tmp_path, models[0], link)
+    assert browser.run("[view.prefix, view.padding, page.inspection.text]") == [
+        [],
+        0,
+        "1 2",
+    ]
+    assert browser.errors() == []
 
 
 ENABLED = """[...document.querySelectorAll('%s')].filter(

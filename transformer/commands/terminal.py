@@ -66,6 +66,11 @@ COMMANDS: Dict[str, Command] = {
         "scripts/plot_attention.py",
         "draw the attention of a model",
     ),
+    "page": Command(
+        "commands.page",
+        "scripts/page.py",
+        "write a page with a model in it, which needs no server",
+    ),
     "export": Command(
         "commands.export", "scripts/export.py", "write a model for other software"
     ),

@@ -57,7 +57,7 @@ class Model:
         )
         self.translator.find_and_restore(which)
         self.logdir = logdir
-        self.name = " + ".join(map(_checkpoint_name, self.translator.checkpoints))
+        self.name = " + ".join(map(checkpoint_name, self.translator.checkpoints))
 
     def close(self) -> None:
         """Close the session."""
@@ -65,20 +65,9 @@ class Model:
 
     def describe(self) -> Dict[str, Any]:
         """Describe the model for the page."""
-        hp = self.translator.hp
-        logdir = os.path.realpath(self.logdir)
-        return {
-            "name": self.name,
-            # The same for all checkpoints of a training run; it does not reveal the
-            # path.
-            "run": hashlib.sha256(os.fsencode(logdir)).hexdigest()[:16],
-            "layers": max(hp.encoder_blocks, hp.decoder_blocks),
-            "heads": hp.num_heads,
-            "search": hp.search,
-            "beam": self.n_best,
-            "languages": self.languages,
-            "lengthPenalty": hp.length_penalty,
-        }
+        return describe_model(
+            self.translator.hp, self.logdir, self.name, self.languages
+        )
 
     def translate(
         self, requests: Sequence[SentenceRequest]
@@ -133,7 +122,30 @@ class Model:
         return len(self.translator.vocabularies.source.encode(line))
 
 
-def _checkpoint_name(checkpoint):
+def checkpoint_name(checkpoint):
     """Return the name that the page shows: the log directory and the file."""
     logdir, name = os.path.split(os.path.abspath(checkpoint))
     return f"{os.path.basename(logdir)} · {name}"
+
+
+def describe_model(hp, logdir: str, name: str, languages: Sequence[str]) -> Dict:
+    """Describe a model for the page.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      name: the name that the page shows.
+      languages: the source and target languages.
+    """
+    logdir = os.path.realpath(logdir)
+    return {
+        "name": name,
+        # The same for all checkpoints of a training run; it does not reveal the path.
+        "run": hashlib.sha256(os.fsencode(logdir)).hexdigest()[:16],
+        "layers": max(hp.encoder_blocks, hp.decoder_blocks),
+        "heads": hp.num_heads,
+        "search": hp.search,
+        "beam": hp.num_hypotheses,
+        "languages": languages,
+        "lengthPenalty": hp.length_penalty,
+    }

@@ -25,11 +25,25 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "tree.js",
     "export.js",
     "server.js",
+    "model_source.js",
     "compare.js",
     "view.js",
     "request.js",
     "main.js",
 )
+# The model in the page, which runs in a worker.
+ENGINE = (
+    "tokenizer.js",
+    "weights.js",
+    "kernels.js",
+    "model.js",
+    "search.js",
+    "words.js",
+    "roles.js",
+    "engine.js",
+)
+WORKER = (*ENGINE, "worker.js")
+KERNELS = ("kernels.fma.wasm", "kernels.wasm")  # the fastest first
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ESCAPED.update({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 ALTERNATIVES_PER_WORD = 2  # of the best translation, on a frozen page
@@ -41,14 +55,17 @@ def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
 
     Args:
       data: what the page shows without a server, {"models": …, "inspections": …}; or
-        {"server": true}: the page then asks its own server.
+        the model that runs in the page, from `model_page.py`; or {"server": true}: the
+        page then asks its own server.
     """
     script = "".join(read_file(name) for name in SCRIPTS)
     style = read_file("page.css")
+    has_model = "engine" in data
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src '{checksum(script)}'",
+            f"script-src '{checksum(script)}'"
+            + (" 'wasm-unsafe-eval'; worker-src blob:" if has_model else ""),
             f"style-src '{checksum(style)}'",
             "img-src data: blob:",
             "connect-src " + ("'self'" if data.get("server") else "'none'"),
@@ -71,6 +88,12 @@ def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
 def read_file(name: str) -> str:
     """Read one of the page's files."""
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def read_bytes(name: str) -> bytes:
+    """Read one of the page's files that is not text."""
+    with open(os.path.join(FOLDER, name), "rb") as file:
         return file.read()
 
 

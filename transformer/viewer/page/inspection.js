@@ -16,7 +16,8 @@ class Inspection {
     this.weights = {};
     this.matrices = new Map();
     for (const kind of Object.keys(KINDS)) {
-      this.weights[kind] = decodeWeights(data.attention[kind].data);
+      const weights = data.attention[kind].data; // in base64, or from the model in the page
+      this.weights[kind] = typeof weights === "string" ? decodeWeights(weights) : weights;
     }
   }
 

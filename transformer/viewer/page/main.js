@@ -255,14 +255,26 @@ function addListeners() {
 // Read the view from the link. A file has only its own sentences.
 function readLink() {
   hashToView(location.hash);
-  const { isFrozen, texts } = page.source;
+  const { isFrozen, hasPadding, texts, examples } = page.source;
+  if (!location.hash && examples?.length) {
+    [view.text] = examples;
+  }
+  if (!hasPadding) {
+    view.padding = 0;
+  }
   if (isFrozen) {
     view.text = texts.includes(view.text) ? view.text : texts[0];
-    view.padding = 0;
     replaceChildren(byId("sentence"), texts.map((text) => makeElement("option", { value: text, dir: "auto", selected: text === view.text }, text)));
   }
   setTheme();
   showSettings();
+}
+
+// The sentences that a page with its own model offers.
+function showExamples(examples) {
+  const choose = (text) => { byId("text").value = text; handleInput(); };
+  byId("examples").hidden = examples.length === 0;
+  replaceChildren(byId("examples"), examples.map((text) => makeElement("button", { type: "button", dir: "auto", onclick: () => choose(text) }, text)));
 }
 
 function showSettings() {
@@ -285,16 +297,18 @@ async function start() {
     return;
   }
   byId("text").disabled = false; // text typed earlier would be replaced by the link's
-  const { isFrozen } = page.source;
+  const { isFrozen, hasPadding, examples } = page.source;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;
-  byId("padding").parentElement.hidden = isFrozen;
+  byId("padding").parentElement.hidden = !hasPadding;
+  byId("local").hidden = !examples;
   readLink();
+  showExamples(examples || []);
   await refresh();
 }
 
 const data = JSON.parse(byId("data").textContent);
-page.source = data.server ? new ServerSource() : new FileSource(data);
+page.source = data.server ? new ServerSource() : data.engine ? new ModelSource(data) : new FileSource(data);
 setTheme();
 addListeners();
 start();

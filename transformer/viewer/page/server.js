@@ -7,6 +7,7 @@ class Unreachable extends Error {}
 class ServerSource {
   constructor() {
     this.isFrozen = false;
+    this.hasPadding = true;
   }
 
   async models(signal) {
@@ -54,6 +55,7 @@ class FileSource {
   constructor(data) {
     this.data = data;
     this.isFrozen = true;
+    this.hasPadding = false;
   }
 
   async models() {

@@ -1,0 +1,386 @@
+"""The model in the page: JavaScript computes what TensorFlow computes."""
+
+import base64
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import random
+import re
+
+import corpora
+import numpy as np
+import pytest
+import sentencepiece
+from javascript import needs_node, run_node
+
+from transformer import hparams
+from transformer.exports import weights
+from transformer.logdir import checkpoints, manifests
+from transformer.model import variable_shapes
+from transformer.runtime.errors import EngineError
+from transformer.text.vocabulary import copy_vocabularies, load_vocabularies
+from transformer.translator import Translator
+from transformer.viewer import page_files
+from transformer.viewer.inspection import inspect_line, to_json
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+MAKE_ENGINE = """
+const decode = (text) => Uint8Array.from(Buffer.from(text, "base64"));
+const kernels = chooseKernels(input.kernels.map(decode));
+const engine = new Engine(decode(input.weights), kernels);
+"""
+# Sides that are not multiples of what the kernels take at once.
+ODD = {
+    "num_encoder_blocks": 1,
+    "num_decoder_blocks": 2,
+    "d_model": 20,
+    "d_ff": 36,
+    "num_heads": 2,
+    "beam_size": 3,
+}
+
+
+def encode_base64(content):
+    return base64.b64encode(content).decode("ascii")
+
+
+def read_kernels(names=page_files.KERNELS):
+    return [encode_base64(page_files.read_bytes(name)) for name in names]
+
+
+def make_logdir(data, logdir, **settings):
+    """Write a log directory whose model has random variables, biases too."""
+    copied = hparams.read(data) if hparams.has_settings(data) else {}
+    logdir = str(logdir)
+    os.makedirs(logdir)
+    copy_vocabularies(str(data), logdir)
+    vocabularies = load_vocabularies(logdir)
+    hp = hparams.HParams(
+        **{
+            **copied,
+            **ODD,
+            "max_extra_length": 4,
+            "source_vocab_size": vocabularies.source.size,
+            "target_vocab_size": vocabularies.target.size,
+            **settings,
+        }
+    )
+    hparams.save(hp, logdir)
+    random_source = np.random.RandomState(1)
+    arrays = {
+        name: random_source.normal(
+            name.endswith("gamma"),
+            1 / shape[-1] ** 0.5 if len(shape) > 1 else 0.3,
+            shape,
+        ).astype(np.float32)
+        for name, shape in variable_shapes(hp).items()
+    }
+    checkpoints.save_arrays(arrays, logdir, 1)
+    return logdir
+
+
+@contextlib.contextmanager
+def open_translator(logdir, changes=None):
+    hp = hparams.load(logdir, changes)
+    with Translator.for_settings(hp, logdir, hp.num_hypotheses, True) as translator:
+        translator.find_and_restore()
+        yield translator
+
+
+def export(logdir, kind="float32", changes=None):
+    [checkpoint, *_] = manifests.list_candidates(logdir)
+    return weights.export_weights(hparams.load(logdir, changes), checkpoint, kind)
+
+
+def search(translator, lines):
+    """Return the (ids, score) of the n best translations of each line, each alone."""
+    target = translator.vocabularies.target
+    n_bests = []
+    for source in translator.encode(lines):
+        [(_, hypotheses)] = translator.search([source])
+        ids = map(target.strip_special, hypotheses.ids[0])
+        n_bests.append(list(zip(ids, hypotheses.scores[0])))
+    return n_bests
+
+
+SEARCH = (
+    MAKE_ENGINE
+    + "return input.lines.map((line) => engine.search(engine.encode(line), []).nBest)"
+)
+
+
+def assert_same_search(translator, exported, lines, kernels):
+    """Compare ids, and scores, with those of JavaScript."""
+    data = {
+        "weights": encode_base64(exported),
+        "kernels": read_kernels(kernels),
+        "lines": lines,
+    }
+    for actual, expected in zip(run_node(SEARCH, data), search(translator, lines)):
+        ids, scores = zip(*expected)
+        assert [best["ids"] for best in actual] == list(ids)
+        np.testing.assert_allclose(
+            [best["score"] for best in actual], scores, atol=1e-4
+        )
+
+
+# The tokenizer
+
+OPTIONS = [
+    {"model_type": "bpe"},
+    {"model_type": "unigram"},
+    {"model_type": "bpe", "byte_fallback": True},
+    {"model_type": "unigram", "normalization_rule_name": "nfkc_cf"},
+    {"model_type": "bpe", "split_by_whitespace": False},
+]
+CHARACTERS = [chr(i) for i in range(0x30000) if not 0xD800 <= i < 0xE000]
+
+
+def train_sentencepiece(lines, **options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=500,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+        **options,
+    )
+    return model.getvalue()
+
+
+@needs_node
+@pytest.mark.parametrize("options", OPTIONS, ids=json.dumps)
+def test_the_tokenizer_equals_the_library(options):
+    draw = random.Random(1)
+    sample = corpora.read_lines(os.path.join(corpora.ROOT, "data/sample/train.de"))
+    model = train_sentencepiece(sample[:500], **options)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    lines = ["", " ", "\u2581", " \u2581 a\u2581 \u2581", "Ein  Hund. ", "x" * 300]
+    lines += sample[500:700]
+    for _ in range(400):
+        parts = [
+            draw.choice(CHARACTERS),
+            draw.choice(" abcß "),
+            draw.choice(sample)[:20],
+        ]
+        lines.append("".join(draw.choice(parts) for _ in range(draw.randrange(9))))
+    ids = [
+        [draw.choice([1, draw.randrange(4, 500)]) for _ in range(draw.randrange(9))]
+        for _ in range(400)
+    ]
+    lines_of_characters = ["".join(CHARACTERS[i::1000]) for i in range(1000)]
+    actual = run_node(
+        "const v = new Vocabulary(Uint8Array.from(Buffer.from(input.model, 'base64')));"
+        "return [input.lines.map((line) => v.encode(line)),"
+        " input.ids.map((ids) => v.decode(ids)),"
+        " input.characters.map((line) => v.normalize(line))];",
+        {
+            "model": encode_base64(model),
+            "lines": lines,
+            "ids": ids,
+            "characters": lines_of_characters,
+        },
+    )
+    assert actual[0] == library.encode(lines)
+    assert actual[1] == [library.decode(row) for row in ids]
+    assert actual[2] == [library.normalize(line) for line in lines_of_characters]
+
+
+# The weights
+
+
+def test_safetensors_are_those_of_the_package(digits, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy", reason="no safetensors")
+    logdir = make_logdir(digits, tmp_path / "logs")
+    variables = corpora.read_variables(manifests.list_candidates(logdir)[0])
+    tolerances = {"float32": 0, "float16": 1e-3, "int8": 1 / 250}
+    for kind, tolerance in tolerances.items():
+        tensors = safetensors.load(export(logdir, kind))
+        assert bytes(tensors.pop("spm.model")) == page_files.read_bytes(
+            os.path.join(logdir, "spm.model")
+        )
+        for name, variable in variables.items():
+            tensor = tensors.pop(name).astype(np.float32)
+            if name + weights.SCALE in tensors:
+                tensor *= tensors.pop(name + weights.SCALE)[:, None]
+            if name.endswith("kernel"):
+                tensor = tensor.T
+            error = np.abs(tensor - variable).max()
+            assert error <= tolerance * np.abs(variable).max(), name
+        assert not tensors
+
+
+def test_what_the_page_cannot_compute_is_refused_by_name(digits, tmp_path):
+    logdir = make_logdir(digits, tmp_path / "logs")
+    hp = dataclasses.replace(
+        hparams.load(logdir), max_relative_position=4, search="sample", min_length=2
+    )
+    names = "max_relative_position, the search sample, min_length$"
+    with pytest.raises(EngineError, match=names):
+        weights.export_weights(hp, manifests.list_candidates(logdir)[0])
+    with open(os.path.join(logdir, "spm.model"), "wb") as file:
+        file.write(
+            train_sentencepiece(["a b c"], model_type="char", hard_vocab_limit=False)
+        )
+    with pytest.raises(EngineError, match="a SentencePiece model of type char$"):
+        weights.refuse_unsupported(hparams.load(logdir), load_vocabularies(logdir))
+
+
+# The model and the search
+
+
+@needs_node
+@pytest.mark.parametrize("dialect", weights.DIALECTS)
+def test_ids_and_scores_of_each_dialect_are_those_of_tensorflow(
+    dialect, digits, lines, tmp_path
+):
+    positions = {"kyubyong_legacy": "per_channel", "tensor2tensor_v1": "interleaved"}
+    logdir = make_logdir(
+        digits, tmp_path / "logs", dialect=dialect, positions=positions.get(dialect, "")
+    )
+    with open_translator(logdir) as translator:
+        assert_same_search(translator, export(logdir), lines[:8], page_files.KERNELS)
+
+
+@needs_node
+@pytest.mark.parametrize("name", ["beam", "greedy"])
+def test_a_trained_model_translates_the_same(trained, lines, name):
+    changes = {"search": name}
+    with open_translator(trained, changes) as translator:
+        for kernels in [("kernels.wasm",), ()]:
+            exported = export(trained, changes=changes)
+            assert_same_search(translator, exported, lines, kernels)
+
+
+@needs_node
+def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines):
+    line, *_ = lines
+    requests = [
+        {"text": line, "prefix": [], "target": None},
+        {"text": "7\u200e Q 3", "prefix": [], "target": [5, 6, 7]},
+        {"text": line, "prefix": [6, 7], "target": None},
+    ]
+    data = {
+        "weights": encode_base64(export(trained)),
+        "kernels": read_kernels(),
+        "requests": requests,
+    }
+    program = (
+        MAKE_ENGINE
+        + """const results = [];
+        const plain = (x) => ({ ...x, data: [...x.data].map((step) => step / 65535) });
+        return (async () => {
+            for (const request of input.requests) {
+                const result = await engine.inspect(request);
+                const attention = mapValues(result.attention, plain);
+                results.push({ ...result, attention });
+            }
+            return results;
+        })();"""
+    )
+    actual = run_node(program, data)
+    with open_translator(trained) as translator:
+        for request, result in zip(requests, actual):
+            inspection = inspect_line(
+                translator, request["text"], request["prefix"], request["target"]
+            )
+            expected = json.loads(json.dumps(to_json(inspection)))
+            attention = result.pop("attention")
+            expected.pop("attention")
+            for kind, values in inspection.attention.items():
+                assert attention[kind]["shape"] == list(values.shape)
+                np.testing.assert_allclose(
+                    attention[kind]["data"], values.ravel(), atol=1.8e-5
+                )
+            assert_close(result, expected)
+
+
+def assert_close(actual, expected, path=""):
+    """Compare JSON; numbers may differ by 1e-4."""
+    if isinstance(expected, dict):
+        assert sorted(actual) == sorted(expected), path
+        for name, value in expected.items():
+            assert_close(actual[name], value, f"{path}.{name}")
+    elif isinstance(expected, list):
+        assert len(actual) == len(expected), path
+        for i, value in enumerate(expected):
+            assert_close(actual[i], value, f"{path}[{i}]")
+    elif isinstance(expected, float):
+        assert actual == pytest.approx(expected, abs=1e-4), path
+    else:
+        assert actual == expected, path
+
+
+# The command
+
+
+def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
+    out = tmp_path / "page.html"
+    assert corpora.exit_status("page", "--logdir", trained, "--out", str(out)) == 0
+    assert "weights in int8" in capsys.readouterr().out
+    html = out.read_text(encoding="utf-8")
+    assert "connect-src 'none'" in html and "{{" not in html
+    text = re.search(r'id="data">(.*?)</script>', html, re.S).group(1)
+    data = json.loads(text)
+    assert set(data["examples"]) < set(corpora.read_lines(f"{digits}/dev.de"))
+    assert data["models"][0]["beam"] == 4
+    refusal = corpora.refusal(
+        capsys, "page", "--logdir", trained, trained, "--out", str(out)
+    )
+    assert "expected one log directory, got 2: a page does not" in refusal
+
+
+# The kernels
+
+
+def test_the_assembled_kernels_are_those_of_the_source():
+    pytest.importorskip("wasmtime", reason="wasmtime is not installed")
+    import assemble
+
+    for name, content in assemble.assemble().items():
+        assert page_files.read_bytes(name) == content, name
+
+
+@needs_node
+@pytest.mark.parametrize("name", page_files.KERNELS)
+def test_the_kernels_multiply(name):
+    draw = np.random.RandomState(1)
+    cases = []
+    for rows, ins, outs in [(1, 1, 1), (2, 8, 4), (5, 12, 7), (9, 35, 50)]:
+        x = draw.normal(size=[rows, ins]).astype(np.float32)
+        w = draw.randint(-128, 128, [outs, ins])
+        scale = draw.uniform(0.5, 2, outs).astype(np.float32)
+        cases.append([x, w, scale, (x @ w.T) * scale])
+    fields = [[array.ravel().tolist() for array in case] for case in cases]
+    actual = run_node(
+        """const bytes = Uint8Array.from(Buffer.from(input.kernels, "base64"));
+        if (!WebAssembly.validate(bytes)) return null;
+        const kernels = new WasmKernels(bytes);
+        return input.cases.map(([x, w, scale]) => {
+            const shape = [scale.length, w.length / scale.length];
+            const floats = { data: Float32Array.from(w), shape };
+            const integers = { ...floats, data: Int8Array.from(w) };
+            integers.scale = Float32Array.from(scale);
+            return [floats, integers].map((matrix) => {
+                const loaded = kernels.load(matrix);
+                const row = [...kernels.row(loaded, shape[0] - 1)];
+                return [[...kernels.product(Float32Array.from(x), loaded)], row];
+            });
+        });""",
+        {"cases": fields, "kernels": read_kernels([name])[0]},
+    )
+    if actual is None:
+        pytest.skip("node does not have relaxed SIMD")
+    for (_, w, scale, expected), (floats, integers) in zip(cases, actual):
+        close = {"rtol": 1e-5, "atol": 1e-3}
+        np.testing.assert_allclose(floats[0], (expected / scale).ravel(), **close)
+        np.testing.assert_allclose(integers[0], expected.ravel(), **close)
+        np.testing.assert_allclose(floats[1], w[-1])
+        np.testing.assert_allclose(integers[1], w[-1] * scale[-1], rtol=1e-6)

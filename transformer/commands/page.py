@@ -1,0 +1,87 @@
+"""Write a page with a model in it: it translates and explains without a server.
+
+    transformer-tf page --logdir logs/sample --out page.html
+    transformer-tf page --logdir logs/mine --out page.html --weights float32 \\
+        --examples "Ein Satz." "Noch ein Satz."
+
+The page is one file. It opens from a folder, from a mail and from any web server, and
+needs no network. docs/seeing.md is a tour of it.
+"""
+
+import argparse
+import contextlib
+import os
+from typing import List
+
+from transformer import hparams
+from transformer.commands import cli
+from transformer.commands.terminal import print_lines
+from transformer.exports.weights import INT8, TYPES
+from transformer.runtime import files
+from transformer.text.data_folder import load_text
+
+NUM_EXAMPLES = 6  # of the dev split
+
+
+def parser() -> cli.Parser:
+    """Return the parser of the command line."""
+    parser = cli.make_parser("page", __doc__)
+    cli.add_logdir(parser, "refused, because the page has no ensembles")
+    cli.add_checkpoint(parser)
+    parser.add_argument(
+        "--out", required=True, type=cli.path, metavar="FILE", help="the page to write"
+    )
+    parser.add_argument(
+        "--weights",
+        default=INT8,
+        choices=TYPES,
+        metavar="TYPE",
+        help=f"{', '.join(TYPES)}: int8 has a quarter of the size of float32, and may "
+        f"translate a little differently [{INT8}]",
+    )
+    parser.add_argument(
+        "--examples",
+        nargs="+",
+        metavar="SENTENCE",
+        help=f"sentences that the page offers [{NUM_EXAMPLES} of the dev split]",
+    )
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the page."""
+    if len(args.logdir) > 1:
+        raise ValueError(
+            f"--logdir: expected one log directory, got {len(args.logdir)}: a page "
+            "does not translate with an ensemble"
+        )
+    [logdir] = args.logdir
+    hp = hparams.load(logdir, cli.read_settings(args, hparams.FIELDS))
+    examples = args.examples or choose_examples(hp.data)
+    cli.start_tensorflow(args.verbose)
+    from transformer.logdir import checkpoints
+    from transformer.viewer.model_page import make_model_page
+
+    def make(checkpoint):
+        return make_model_page(hp, checkpoint, examples, args.weights)
+
+    page = checkpoints.find_and_load(logdir, make, args.checkpoint, args.warn)
+    with files.replace_file(args.out) as file:
+        file.write(page)
+    size = os.path.getsize(args.out) / 1e6
+    print_lines(f"{args.out}: {size:.1f} MB, weights in {args.weights}")
+
+
+def choose_examples(data: str) -> List[str]:
+    """Choose sentences of the dev split, from short to long; [] if there are none.
+
+    Args:
+      data: the data folder.
+    """
+    sources: List[str] = []
+    with contextlib.suppress(ValueError, OSError):
+        sources, _ = load_text(data, "dev")
+    lines = sorted(filter(str.strip, dict.fromkeys(sources)), key=len)
+    step = max(1, len(lines) // NUM_EXAMPLES)
+    return lines[step // 2 :: step][:NUM_EXAMPLES]

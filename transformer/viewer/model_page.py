@@ -1,0 +1,54 @@
+"""A checkpoint → a page that holds the model: it translates without a server."""
+
+import base64
+import os
+from typing import Optional, Sequence
+
+from transformer.exports.weights import INT8, export_weights
+from transformer.hparams import HParams
+from transformer.text.corpus import NEUTRAL_LANGUAGES
+from transformer.text.data_folder import read_languages
+from transformer.viewer import page_files
+from transformer.viewer.models import checkpoint_name, describe_model
+
+
+def make_model_page(
+    hp: HParams,
+    checkpoint: str,
+    examples: Sequence[str] = (),
+    weights: str = INT8,
+    languages: Optional[Sequence[str]] = None,
+) -> str:
+    """Return the page as HTML.
+
+    Args:
+      hp: the settings of the model and of its search.
+      checkpoint: its path, without file extensions.
+      examples: sentences that the page offers; it shows the first one.
+      weights: the type of the weights, a member of `exports.weights.TYPES`.
+      languages: the source and target languages; None: those of the data folder, or
+        NEUTRAL_LANGUAGES if it is missing.
+
+    Raises:
+      EngineError: JavaScript cannot compute the model.
+    """
+    exported = export_weights(hp, checkpoint, weights)
+    languages = languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
+    logdir = os.path.dirname(checkpoint)
+    name = checkpoint_name(checkpoint)
+    kernels = map(page_files.read_bytes, page_files.KERNELS)
+    html, _ = page_files.make_page(
+        {
+            "models": [describe_model(hp, logdir, name, languages)],
+            "examples": list(examples),
+            "engine": "".join(map(page_files.read_file, page_files.WORKER)),
+            "kernels": list(map(encode_base64, kernels)),
+            "weights": encode_base64(exported),
+        }
+    )
+    return html
+
+
+def encode_base64(content: bytes) -> str:
+    """Encode bytes as text."""
+    return base64.b64encode(content).decode("ascii")

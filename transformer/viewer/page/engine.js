@@ -1,0 +1,173 @@
+// Translate a sentence, and inspect the translation, as the server does: the twin of
+// viewer/models.py and viewer/inspection.py.
+
+const MAX_PIECES = 256; // of a sentence: attention grows with the square of this
+const NUM_ALTERNATIVES = 5;
+const WEIGHT_STEPS = 65535; // a weight is stored as an integer from 0 to this
+// Characters that change only how text is displayed; see DISPLAY_MARKS of text/lines.py.
+const DISPLAY_MARKS = /[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
+
+class Engine {
+  // file: a Uint8Array, safetensors. kernels: PlainKernels or WasmKernels.
+  constructor(file, kernels) {
+    const { settings, tensors } = readWeights(file);
+    const names = settings.vocabularies;
+    this.settings = settings;
+    this.source = new Vocabulary(tensors.get(names.source).data);
+    this.target = names.target === names.source ? this.source : new Vocabulary(tensors.get(names.target).data);
+    [names.source, names.target].forEach((name) => tensors.delete(name));
+    this.model = new Transformer(settings, tensors, kernels);
+    this.latest = { key: null, result: null }; // the latest search
+  }
+
+  // The n best translations of a text: [{ text, score }].
+  translate({ text }) {
+    return this.search(this.encode(text), []).nBest.map(({ text: translation, score }) => ({ text: translation, score }));
+  }
+
+  // The ids of a sentence, checked.
+  encode(text) {
+    const ids = this.source.encode(cleanText(text));
+    const most = Math.min(MAX_PIECES, this.settings.max_source_length);
+    if (ids.length > most) {
+      throw new Error(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${most} are translated.`);
+    }
+    if (ids.length === 0) {
+      throw new Error("Refused: expected a sentence, got a line without pieces.");
+    }
+    return ids;
+  }
+
+  checkIds(ids) {
+    const wrong = ids.find((id) => [PAD, BOS, EOS].includes(id) || id >= this.target.size);
+    if (wrong !== undefined) {
+      throw new Error(`Refused: expected ids of pieces below ${this.target.size.toLocaleString("en")}, without padding, beginning or end, got ${wrong}.`);
+    }
+  }
+
+  // Search for the translations of ids, or take those of the latest search:
+  // { nBest: [{ ids, text, score }], nodes }.
+  search(source, prefix) {
+    const key = JSON.stringify([source, prefix]);
+    if (this.latest.key !== key) {
+      const { settings } = this;
+      const limit = Math.max(source.length + 1 + settings.max_extra_length, prefix.length + 1);
+      const options = { beamSize: settings.num_hypotheses, lengthPenalty: settings.length_penalty, prefix };
+      const { hypotheses, nodes } = search(this.model, this.model.encode([...source, EOS]), limit, options);
+      const nBest = hypotheses.map(({ ids, score }) => ({
+        ids: this.target.stripSpecial(ids), score, text: this.target.decode(ids).split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/).join(" "),
+      }));
+      this.latest = { key, result: { nBest, nodes } };
+    }
+    return this.latest.result;
+  }
+
+  // The decoder reads a given translation: { attention: kind → [layers, H, Tq, Tk],
+  // logits [T, V], logProbs [T] }.
+  force(source, target) {
+    const weights = new Map();
+    const memory = this.model.encode([...source, EOS], weights);
+    const logits = this.model.decode([BOS, ...target], memory, weights);
+    const size = logits.length / (target.length + 1);
+    const logProbs = [...target, EOS].map((id, i) => {
+      const row = logits.subarray(i * size, (i + 1) * size);
+      return row[id] - logSumExp(row);
+    });
+    const stack = (name, count) => Array.from({ length: count }, (_, i) => weights.get(name.replace("*", i)));
+    const { encoder_blocks: encoderBlocks, decoder_blocks: decoderBlocks } = this.settings;
+    const attention = {
+      encoder: stack("encoder/block_*/self_attention", encoderBlocks),
+      decoder: stack("decoder/block_*/self_attention", decoderBlocks),
+      cross: stack("decoder/block_*/cross_attention", decoderBlocks),
+    };
+    return { attention, logits, logProbs };
+  }
+
+  // Inspect the translation of a text: what `to_json` of inspection.py returns. `pause` is
+  // awaited now and then; it throws if the result is no longer wanted.
+  async inspect({ text, prefix, target }, pause = async () => {}) {
+    const source = this.encode(text);
+    this.checkIds(prefix);
+    const { nBest, nodes } = this.search(source, prefix);
+    const ids = target || nBest[0].ids;
+    this.checkIds(ids);
+    const { attention, logits, logProbs } = this.force(source, ids);
+    await pause();
+    const sourceTokens = splitIntoWords(this.source, [...source, EOS]);
+    const [numSource, numTarget] = [source.length + 1, ids.length + 1];
+    const lengths = { encoder: [numSource, numSource], decoder: [numTarget, numTarget], cross: [numTarget, numSource] };
+    const tree = nodes.length ? nodes : this.makePath(ids, logProbs, ids.join() === nBest[0].ids.join());
+    const nodeIds = [...new Set(tree.map(({ piece }) => piece))];
+    return {
+      source: restoreUnknownWords(sourceTokens, this.source, cleanText(text)),
+      targetIn: splitIntoWords(this.target, [BOS, ...ids]),
+      target: splitIntoWords(this.target, [...ids, EOS]),
+      realSource: numSource,
+      nBest,
+      attention: mapValues(attention, (layers, kind) => packWeights(layers, this.settings.num_heads, lengths[kind])),
+      roles: mapValues(attention, (layers, kind) => layers.map((weights) => this.describeHeads(weights, lengths[kind], kind))),
+      logProbs,
+      alternatives: this.findAlternatives(logits),
+      nodes: tree.map(({ parent, step, piece, logProb, score, fate, rank }) => [parent, step, piece, logProb, score, fate, rank]),
+      nodePieces: Object.fromEntries(nodeIds.map((id) => [id, splitIntoWords(this.target, [id]).pieces[0]])),
+      without: await this.leaveOutWords(source, ids, sourceTokens.spans, logProbs, pause),
+    };
+  }
+
+  // The path of a target, for a search without a tree.
+  makePath(ids, logProbs, isBest) {
+    let sum = 0;
+    return [...ids, EOS].map((piece, i) => {
+      sum += logProbs[i];
+      const isEnd = i === ids.length;
+      const fate = isEnd ? { fate: isBest ? "ended" : "chosen", rank: isBest ? 0 : -1 } : { fate: "open", rank: -1 };
+      return { parent: i - 1, step: i + 1, piece, logProb: sum, score: sum / lengthPenalty(i + 1, this.settings.length_penalty), ...fate };
+    });
+  }
+
+  // weights: [H, Tq, Tk] of a layer → the role of each head.
+  describeHeads(weights, [numQueries, numKeys], kind) {
+    return Array.from({ length: this.settings.num_heads }, (_, head) => {
+      const row = (q) => weights.subarray((head * numQueries + q) * numKeys, (head * numQueries + q + 1) * numKeys);
+      return describeHead(Array.from({ length: numQueries }, (__, q) => [...row(q)]), kind);
+    });
+  }
+
+  // The likeliest [id, piece, probability] at each position, best first.
+  findAlternatives(logits) {
+    const { size } = this.target;
+    return Array.from({ length: logits.length / size }, (_, i) => {
+      const row = logits.subarray(i * size, (i + 1) * size);
+      const normalizer = logSumExp(row);
+      return likeliestPieces(row, NUM_ALTERNATIVES).map((id) => [id, splitIntoWords(this.target, [id]).pieces[0], Math.exp(row[id] - normalizer)]);
+    });
+  }
+
+  // How the log-probability of each target piece changes when the pieces of a source word
+  // are replaced by UNK: a row for each word.
+  async leaveOutWords(source, target, spans, logProbs, pause) {
+    const rows = [];
+    for (const [start, end] of spans.filter(([, last]) => last <= source.length)) {
+      const changed = source.map((id, i) => (i >= start && i < end ? UNK : id));
+      rows.push(this.force(changed, target).logProbs.map((logProb, i) => logProb - logProbs[i]));
+      await pause();
+    }
+    return rows;
+  }
+}
+
+// Replace what is not Unicode; remove display marks; put the text on one line.
+function cleanText(text) {
+  const valid = text.replace(/\p{Surrogate}/gu, "?").replaceAll("\0", " ").replace(DISPLAY_MARKS, "");
+  return valid.split(/[\s\x1c-\x1f\x85]+/).join(" ").trim();
+}
+
+function packWeights(layers, heads, [numQueries, numKeys]) {
+  const data = new Uint16Array(layers.length * heads * numQueries * numKeys);
+  layers.forEach((weights, layer) => data.set(weights.map((weight) => Math.round(weight * WEIGHT_STEPS)), layer * weights.length));
+  return { shape: [layers.length, heads, numQueries, numKeys], data };
+}
+
+function mapValues(object, change) {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value, key)]));
+}

@@ -1,0 +1,281 @@
+// The Transformer, for one sentence: embeddings, encoder blocks, decoder blocks, logits
+// (figure 1). It is written like model.py and modules.py, with the same names and the same
+// steps, but it only translates: there is no dropout, and no padding to be masked.
+//
+// A tensor [T, D] is a Float32Array with T rows of D numbers. `visible` is the mask: for
+// each query, the indices of the keys that it may attend to.
+
+class Transformer {
+  // settings, tensors: from readWeights. kernels: PlainKernels or WasmKernels.
+  constructor(settings, tensors, kernels) {
+    this.settings = settings;
+    this.dialect = settings.dialect;
+    this.kernels = kernels;
+    this.vectors = new Map(); // Float32Array [D]; or [positions, D]
+    this.matrices = new Map(); // [out, in]
+    for (const [name, tensor] of tensors) {
+      const isMatrix = tensor.shape.length === 2 && !name.includes("positional_encoding");
+      if (isMatrix) {
+        this.matrices.set(name, kernels.load(tensor));
+      } else {
+        this.vectors.set(name, tensor.data);
+      }
+    }
+    this.encodings = new Map(); // of positions
+  }
+
+  // The encoder: ids [S] → the keys and values that each decoder block attends to. `weights`,
+  // a Map or null, receives the attention weights [H, Tq, Tk] by scope name.
+  encode(source, weights = null) {
+    const positions = source.map((_, i) => i);
+    const visible = source.map(() => positions);
+    let x = this.embed(source, "encoder", positions); // [S, D]
+    for (let i = 0; i < this.settings.encoder_blocks; i += 1) {
+      const scope = `encoder/block_${i}`;
+      [x] = this.attentionSublayer(x, null, NO_KEYS, visible, `${scope}/self_attention`, weights);
+      x = this.feedforwardSublayer(x, `${scope}/feedforward`);
+    }
+    x = this.normalizeStack(x, "encoder");
+    const blocks = Array.from({ length: this.settings.decoder_blocks });
+    return { length: source.length, projected: blocks.map((_, i) => this.keysAndValues(x, `decoder/block_${i}/cross_attention`)) };
+  }
+
+  // The decoder on a whole target: ids [T], BOS and the pieces → logits [T, V] of the next.
+  decode(targetIn, memory, weights = null) {
+    const positions = targetIn.map((_, i) => i);
+    const visible = positions.map((position) => positions.slice(0, position + 1)); // causal
+    const past = Array(this.settings.decoder_blocks).fill(NO_KEYS);
+    const [states] = this.decoderStates(targetIn, positions, memory, past, visible, weights);
+    return this.computeLogits(states);
+  }
+
+  // The state of a search before its first step, with one hypothesis.
+  startSearch(memory) {
+    return { memory, length: 0, ancestors: [[]], past: Array(this.settings.decoder_blocks).fill(NO_KEYS) };
+  }
+
+  // One decoding step of K hypotheses: ids [K], their newest pieces; parents [K], the
+  // hypotheses of the previous step that they continue → [logits [K, V], the next state].
+  // The cache has the keys of all hypotheses of all steps and is never reordered:
+  // `ancestors` has the indices of those that belong to the past of each hypothesis.
+  step(ids, parents, { memory, length, ancestors, past }) {
+    const newest = past[0].keys.length / this.settings.d_model; // the index of the next key
+    const visible = ids.map((_, k) => [...ancestors[parents[k]], newest + k]);
+    const positions = ids.map(() => length);
+    const [states, present] = this.decoderStates(ids, positions, memory, past, visible, null);
+    return [this.computeLogits(states), { memory, length: length + 1, ancestors: visible, past: present }];
+  }
+
+  // The decoder's blocks, on a whole target and in each step of a search.
+  decoderStates(ids, positions, memory, past, visible, weights) {
+    const all = Array.from({ length: memory.length }, (_, i) => i);
+    const visibleSource = ids.map(() => all);
+    const presents = [];
+    let x = this.embed(ids, "decoder", positions); // [T, D]
+    for (let i = 0; i < this.settings.decoder_blocks; i += 1) {
+      const scope = `decoder/block_${i}`;
+      let present;
+      [x, present] = this.attentionSublayer(x, null, past[i], visible, `${scope}/self_attention`, weights);
+      presents.push(present);
+      [x] = this.attentionSublayer(x, memory.projected[i], NO_KEYS, visibleSource, `${scope}/cross_attention`, weights);
+      x = this.feedforwardSublayer(x, `${scope}/feedforward`);
+    }
+    return [this.normalizeStack(x, "decoder"), presents];
+  }
+
+  // Multi-head attention, then add and normalize (section 3.2.2). keys: the keys and values
+  // of the memory, or null for self-attention, whose keys follow those of `past`.
+  attentionSublayer(inputs, keys, past, visible, scope, weights) {
+    const x = this.normalizeInputs(inputs, scope);
+    const queries = this.project(x, `${scope}/q`);
+    const present = keys || appendKeys(past, this.keysAndValues(x, scope));
+    const heads = this.settings.num_heads;
+    const [context, attention] = scaledDotProductAttention(queries, present, visible, heads);
+    weights?.set(scope, attention);
+    const outputs = this.dialect.output_projection ? this.dense(context, `${scope}/o`) : context;
+    return [this.addAndNormalize(inputs, outputs, scope), present];
+  }
+
+  // max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
+  feedforwardSublayer(inputs, scope) {
+    let x = this.normalizeInputs(inputs, scope);
+    x = relu(this.dense(x, `${scope}/inner`)); // [T, F]
+    x = this.dense(x, `${scope}/outer`); // [T, D]
+    return this.addAndNormalize(inputs, x, scope);
+  }
+
+  keysAndValues(x, scope) {
+    return { keys: this.project(x, `${scope}/k`), values: this.project(x, `${scope}/v`) };
+  }
+
+  project(x, scope) {
+    const outputs = this.dense(x, scope);
+    return this.dialect.projection_relu ? relu(outputs) : outputs;
+  }
+
+  // x W + b: [T, in] → [T, out]; some layers have no bias.
+  dense(x, scope) {
+    const outputs = this.kernels.product(x, this.matrices.get(`${scope}/kernel`));
+    const bias = this.vectors.get(`${scope}/bias`);
+    return bias ? outputs.map((value, i) => value + bias[i % bias.length]) : outputs;
+  }
+
+  normalizeInputs(x, scope) {
+    return this.dialect.norm === "before" ? this.normalize(x, `${scope}/ln`) : x;
+  }
+
+  addAndNormalize(inputs, outputs, scope) {
+    const sum = inputs.map((value, i) => value + outputs[i]);
+    return this.dialect.norm === "after" ? this.normalize(sum, `${scope}/ln`) : sum;
+  }
+
+  normalizeStack(x, stack) {
+    return this.dialect.final_norm ? this.normalize(x, `${stack}/ln`) : x;
+  }
+
+  // (x - mean) / sqrt(variance + epsilon) * gamma + beta, for each row.
+  normalize(x, scope) {
+    const gamma = this.vectors.get(`${scope}/gamma`);
+    const beta = this.vectors.get(`${scope}/beta`);
+    const width = gamma.length;
+    const y = new Float32Array(x.length);
+    for (let start = 0; start < x.length; start += width) {
+      let [mean, variance] = [0, 0];
+      for (let i = 0; i < width; i += 1) {
+        mean += x[start + i] / width;
+      }
+      for (let i = 0; i < width; i += 1) {
+        variance += (x[start + i] - mean) ** 2 / width;
+      }
+      const scale = 1 / Math.sqrt(variance + this.dialect.norm_epsilon);
+      for (let i = 0; i < width; i += 1) {
+        y[start + i] = (x[start + i] - mean) * scale * gamma[i] + beta[i];
+      }
+    }
+    return y;
+  }
+
+  // Embeddings, times sqrt(D), plus positions (sections 3.4 and 3.5): ids [T] → [T, D].
+  embed(ids, stack, positions) {
+    const { dialect, settings } = this;
+    const width = settings.d_model;
+    const table = this.matrices.get(settings.tables[stack]);
+    const x = new Float32Array(ids.length * width);
+    const add = (row, vector, factor) => vector.forEach((value, i) => { x[row * width + i] += value * factor; });
+    ids.forEach((id, row) => {
+      const isStart = dialect.begins_with_zeros && stack === "decoder" && positions[row] === 0;
+      if (!isStart) {
+        add(row, this.kernels.row(table, id), Math.sqrt(width));
+      }
+      if (dialect.target_space && stack === "encoder") {
+        add(row, this.vectors.get("encoder/target_space"), 1);
+      }
+      if (!isStart || dialect.positions_on_padding) {
+        add(row, this.encodePosition(positions[row], stack), 1);
+      }
+    });
+    return x;
+  }
+
+  // The vector of a position: Float32Array [D].
+  encodePosition(position, stack) {
+    const { dialect, settings } = this;
+    const width = settings.d_model;
+    if (settings.positions === "learned") {
+      const row = Math.min(position, settings.max_positions - 1);
+      return this.vectors.get(`${stack}/positional_encoding/lookup_table`).subarray(row * width, (row + 1) * width);
+    }
+    if (dialect.first_position_padded && !dialect.positions_on_padding && position === 0) {
+      return new Float32Array(width);
+    }
+    if (!this.encodings.has(position)) {
+      this.encodings.set(position, POSITIONS[settings.positions](position, width));
+    }
+    return this.encodings.get(position);
+  }
+
+  // [T, D] → [T, V]. With tied embeddings, the table of the target is the output layer.
+  computeLogits(states) {
+    if (this.dialect.tied_embeddings) {
+      return this.kernels.product(states, this.matrices.get(this.settings.tables.decoder));
+    }
+    return this.dense(states, "decoder/output");
+  }
+}
+
+const NO_KEYS = { keys: new Float32Array(0), values: new Float32Array(0) };
+
+function appendKeys(past, later) {
+  return { keys: concatenate(past.keys, later.keys), values: concatenate(past.values, later.values) };
+}
+
+function concatenate(first, second) {
+  const both = new Float32Array(first.length + second.length);
+  both.set(first);
+  both.set(second, first.length);
+  return both;
+}
+
+function relu(x) {
+  return x.map((value) => Math.max(0, value));
+}
+
+// softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
+// [Tk, D] → [context [Tq, D], weights [H, Tq, Tk]]. Keys that are not visible get 0.
+function scaledDotProductAttention(queries, { keys, values }, visible, heads) {
+  const numQueries = visible.length;
+  const width = queries.length / numQueries;
+  const numKeys = keys.length / width;
+  const size = width / heads; // d_k
+  const weights = new Float32Array(heads * numQueries * numKeys);
+  const context = new Float32Array(queries.length);
+  for (let head = 0; head < heads; head += 1) {
+    for (let q = 0; q < numQueries; q += 1) {
+      const query = q * width + head * size;
+      const logits = visible[q].map((k) => {
+        const key = k * width + head * size;
+        let sum = 0;
+        for (let i = 0; i < size; i += 1) {
+          sum += queries[query + i] * keys[key + i];
+        }
+        return sum / Math.sqrt(size);
+      });
+      softmax(logits).forEach((weight, j) => {
+        const k = visible[q][j];
+        weights[(head * numQueries + q) * numKeys + k] = weight;
+        const value = k * width + head * size;
+        for (let i = 0; i < size; i += 1) {
+          context[query + i] += weight * values[value + i];
+        }
+      });
+    }
+  }
+  return [context, weights];
+}
+
+function softmax(logits) {
+  const largest = Math.max(...logits);
+  const exponentials = logits.map((logit) => Math.exp(logit - largest));
+  const sum = exponentials.reduce((a, b) => a + b, 0);
+  return exponentials.map((exponential) => exponential / sum);
+}
+
+// The position encodings of blocks/positions.py: a position and the width → Float32Array [D].
+const POSITIONS = {
+  interleaved: (position, width) => Float32Array.from({ length: width }, (_, i) => {
+    const angle = position * 10000 ** ((-2 * Math.floor(i / 2)) / width);
+    return i % 2 ? Math.cos(angle) : Math.sin(angle);
+  }),
+  per_channel: (position, width) => Float32Array.from({ length: width }, (_, i) => {
+    const angle = position * 10000 ** ((-2 * i) / width);
+    return i % 2 ? Math.cos(angle) : Math.sin(angle);
+  }),
+  halves: (position, width) => {
+    const pairs = Math.floor(width / 2);
+    const step = Math.log(10000) / Math.max(1, pairs - 1);
+    return Float32Array.from({ length: width }, (_, i) => {
+      const angle = position * Math.exp(-step * (i % pairs));
+      return i >= 2 * pairs ? 0 : i < pairs ? Math.sin(angle) : Math.cos(angle);
+    });
+  },
+};

@@ -1,0 +1,105 @@
+// Search: from the steps of a model to the best translations; the same as decoding.py, for
+// one sentence. A hypothesis is { ids, logProb, node }; it ends with EOS.
+
+const FORBIDDEN = [PAD, BOS];
+
+// The n best, best first: { hypotheses: [{ ids, score, … }], nodes }. `options`: { search,
+// beamSize, lengthPenalty, prefix }; limit: the largest number of pieces, with EOS.
+function search(model, memory, limit, options) {
+  return options.beamSize > 1 ? beam(model, memory, limit, options) : greedy(model, memory, limit, options);
+}
+
+// Take the likeliest piece at each position.
+function greedy(model, memory, limit, options) {
+  let state = model.startSearch(memory);
+  let best = { ids: [], logProb: 0 };
+  do {
+    let logits;
+    [logits, state] = model.step([best.ids[best.ids.length - 1] ?? BOS], [0], state);
+    const forced = forcedPiece(best.ids.length, limit, options);
+    const [{ piece, logProb }] = bestContinuations([best], logits, 1, forced);
+    best = { ids: [...best.ids, piece], logProb };
+  } while (best.ids[best.ids.length - 1] !== EOS);
+  return { hypotheses: [{ ...best, score: best.logProb / lengthPenalty(best.ids.length, options.lengthPenalty) }], nodes: [] };
+}
+
+// Beam search with a length penalty (section 6.1). Each step considers the 2K best
+// continuations of the K open hypotheses. Those that end compete with the finished ones
+// for K places; the K best of the others stay open. The search is done when the best open
+// one could not become one of the n best, even if it grew to the limit without losing
+// log-probability. `nodes` has every continuation: the tree of the search.
+function beam(model, memory, limit, options) {
+  const size = options.beamSize;
+  const nodes = [];
+  let state = model.startSearch(memory);
+  let finished = []; // the K best so far
+  let open = [{ ids: [], logProb: 0, parent: 0, node: -1 }];
+  const isOpen = () => open.length > 0
+    && open[0].logProb / lengthPenalty(limit, options.lengthPenalty) > (finished[size - 1]?.score ?? -Infinity);
+  while (isOpen()) {
+    const length = open[0].ids.length + 1;
+    let logits;
+    [logits, state] = model.step(open.map(({ ids }) => ids[ids.length - 1] ?? BOS), open.map(({ parent }) => parent), state);
+    const forced = forcedPiece(length - 1, limit, options);
+    const candidates = bestContinuations(open, logits, 2 * size, forced).map(({ parent, piece, logProb }) => {
+      const score = logProb / lengthPenalty(length, options.lengthPenalty);
+      nodes.push({ parent: open[parent].node, step: length, piece, logProb, score, fate: "cut", rank: -1 });
+      return { ids: [...open[parent].ids, piece], parent, logProb, score, node: nodes.length - 1 };
+    });
+    const ends = (candidate) => candidate.ids[length - 1] === EOS;
+    const ended = candidates.filter(ends);
+    open = candidates.filter((candidate) => !ends(candidate)).slice(0, size);
+    finished = sortBest([...finished, ...ended], ({ score }) => score).slice(0, size);
+    ended.forEach(({ node }) => { nodes[node].fate = "beaten"; });
+    open.forEach(({ node }) => { nodes[node].fate = "open"; });
+  }
+  finished.forEach(({ node }, rank) => Object.assign(nodes[node], { fate: "ended", rank }));
+  return { hypotheses: finished, nodes };
+}
+
+// The piece that must come next: of the prefix, or EOS at the limit; null: any.
+function forcedPiece(length, limit, { prefix }) {
+  return length + 1 === limit ? EOS : prefix[length] ?? null;
+}
+
+// The `count` best continuations of hypotheses, best first: { parent, piece, logProb }.
+// logits: [K, V], of their next pieces.
+function bestContinuations(hypotheses, logits, count, forced) {
+  const size = logits.length / hypotheses.length; // V
+  const continuations = hypotheses.flatMap(({ logProb }, parent) => {
+    const row = logits.subarray(parent * size, (parent + 1) * size);
+    const normalizer = logSumExp(row);
+    const pieces = forced === null ? likeliestPieces(row, count) : [forced];
+    return pieces.map((piece) => ({ parent, piece, logProb: logProb + row[piece] - normalizer }));
+  });
+  return sortBest(continuations, ({ logProb }) => logProb).slice(0, count);
+}
+
+// The pieces with the largest logits, best first; of equal ones, the first.
+function likeliestPieces(logits, count) {
+  const pieces = [];
+  for (let piece = 0; piece < logits.length; piece += 1) {
+    if (pieces.length < count || logits[piece] > logits[pieces[count - 1]]) {
+      if (!FORBIDDEN.includes(piece)) {
+        const place = pieces.findIndex((other) => logits[piece] > logits[other]);
+        pieces.splice(place < 0 ? pieces.length : place, 0, piece);
+        pieces.length = Math.min(pieces.length, count);
+      }
+    }
+  }
+  return pieces;
+}
+
+function logSumExp(logits) {
+  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  return largest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
+}
+
+function sortBest(items, valueOf) {
+  return [...items].sort((a, b) => valueOf(b) - valueOf(a));
+}
+
+// ((5 + length) / 6) ^ alpha (Wu et al. 2016, equation 14).
+function lengthPenalty(length, alpha) {
+  return ((5 + length) / 6) ** alpha;
+}

@@ -1,0 +1,35 @@
+// The engine in a worker, so that the page stays responsive. The page sends { id, method,
+// request } and gets { id, result } or { id, error }; its first message brings the model.
+
+let engine = null;
+const aborted = new Set(); // ids of calls whose result is no longer wanted
+
+function decodeBase64(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+const METHODS = {
+  start({ weights, kernels }) {
+    engine = new Engine(decodeBase64(weights), chooseKernels(kernels.map(decodeBase64)));
+  },
+  translate: (request) => engine.translate(request),
+  inspect: (request, pause) => engine.inspect(request, pause),
+};
+
+addEventListener("message", async ({ data: { id, method, request } }) => {
+  if (method === "abort") {
+    aborted.add(id);
+    return;
+  }
+  const pause = async () => { // lets other messages be handled
+    await new Promise((resolve) => { setTimeout(resolve); });
+    if (aborted.delete(id)) {
+      throw new Error("aborted");
+    }
+  };
+  try {
+    postMessage({ id, result: await METHODS[method](request, pause) });
+  } catch (error) {
+    postMessage({ id, error: error.message });
+  }
+});

@@ -20,7 +20,12 @@ from transformer.runtime.errors import (
     SidesEqual,
     SidesInOneFile,
 )
-from transformer.text.data_folder import language_of, read_parallel, read_translations
+from transformer.text.data_folder import (
+    ParallelText,
+    language_of,
+    read_parallel,
+    read_translations,
+)
 from transformer.text.line_lengths import find_misalignment
 from transformer.text.lines import (
     FilePair,
@@ -493,3 +498,66 @@ def test_a_text_and_its_translations_are_paired_by_number(tmp_path):
     with pytest.raises(CorpusError, match="got none for 1 segment, such as 'd1 2'"):
         read_translations(paths[1], text)
     assert read_translations(write(tmp_path / "c.txt", "C\nB\n"), text) == ["C", "B"]
+
+
+# --- The order of checks, line ends, and the references -------------------------------
+
+
+def test_equal_sides_are_recognized_before_their_languages(tmp_path, capsys):
+    """Two German files are not in the wrong order."""
+    german, copy, other = (
+        corpora.write_lines(tmp_path / f"{name}.de", lines)
+        for name, lines in zip("abc", (GERMAN[:20], GERMAN[:20], GERMAN[20:40]))
+    )
+    english = corpora.write_lines(tmp_path / "a.en", ENGLISH[:20])
+    for train, words in (
+        ([german, german], "got the same text, 20 lines, in "),
+        ([german, copy], "got the same text, 20 lines, in "),
+        ([german, other], f"got {german} and {other}, both in de by their names; name"),
+        ([english, german], "change the order of the two files"),
+    ):
+        argv = ["--out", tmp_path / "out", "--dev", german, english, "--train", *train]
+        message = refuse_prepare(capsys, tmp_path, argv)
+        assert words in message
+        assert ("change the order" in message) == ("change the order" in words)
+
+
+@pytest.mark.parametrize("end", "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029", ids=ascii)
+def test_line_ends_of_other_programs_end_no_line_and_are_named(tmp_path, end):
+    lines = [f"eine{end}Zeile", "ohne", f"noch{end}eine"]
+    assert len("".join(lines).splitlines()) > 1
+    paths = file_pair(tmp_path, lines, ["one", "two", "three"])
+    findings = check_pairs("train", paths)
+    assert findings.num_pairs == 3
+    [warning] = describe_findings(findings)
+    assert warning.startswith("the source has 2 lines with a character that ends")
+    assert f"U+{ord(end):04X} " in warning and "the first is line 1" in warning
+    windows = file_pair(tmp_path, ["a\r", "b\r"], ["A\r", "B\r"], ("c", "d"))
+    assert describe_findings(check_pairs("train", windows)) == []
+
+
+@pytest.mark.parametrize("side", range(3))
+def test_eval_and_doctor_name_line_ends_of_other_programs(tmp_path, side):
+    texts = [["a", "b"], ["A", "B"], ["A", "C"]]
+    texts[side][1] += "\x85"
+    text = ParallelText("test", *texts[:2])
+    translations = evaluate.Translations(texts[2], "t")
+    warnings = []
+    evaluate.warn_of_references(["s", "r"], text, texts[2], warnings.append)
+    evaluate.warn_of_translations(translations, text, warnings.append)
+    assert [warning[:3] for warning in warnings] == [f"{'srt'[side]}: "]
+    assert "U+0085 NEL" in warnings[0]
+
+
+def test_the_references_are_named_if_they_are_compared(tmp_path):
+    text = ParallelText("test", ["a", "b"], ["A", "B"])
+    for lines, checkpoint, num_warnings in (
+        (["A", "B "], "", 1),
+        (["A", "C"], "", 0),
+        (["A", "B"], "model.ckpt-1", 0),  # a perfect model
+    ):
+        warnings = []
+        translations = evaluate.Translations(lines, "other.en", checkpoint)
+        evaluate.warn_of_translations(translations, text, warnings.append)
+        expected = ["other.en: this is the text of the references"]
+        assert warnings == expected[:num_warnings]

@@ -441,7 +441,7 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
     train = ["--train", f"{out}/train.de", f"{out}/train.en"]
     for dev, reason in (
         (["dev.en", "dev.de"], "dev.en: expected a file in another language than en"),
-        (["dev.de", "dev.de"], "dev.de: expected a file in another language than de"),
+        (["dev.de", "dev.de"], "dev: expected two languages, got the same text"),
         (["test.de", "test.en"], "expected no file, or the text of"),
     ):
         named = [os.path.join(out, name) for name in dev]

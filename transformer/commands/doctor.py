@@ -33,6 +33,7 @@ from transformer.text.data_folder import (
     read_translations,
 )
 from transformer.text.line_lengths import find_misalignment
+from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
@@ -265,6 +266,8 @@ def diagnose(
         findings["the text of the translations"] = "; ".join(
             find_anomalies(Side(translations, text.references, text.sources))
         )
+    for name, lines in texts._asdict().items():
+        findings[f"line ends in the {name}"] = describe_line_ends(lines)
     findings = {name: finding for name, finding in findings.items() if finding}
     return Diagnosis(len(translations), origin, bleu, findings)
 

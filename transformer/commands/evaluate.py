@@ -53,6 +53,7 @@ from transformer.text.data_folder import (
     read_parallel,
     read_translations,
 )
+from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_unmatched
 
 ALL = "all"  # every checkpoint that is kept
@@ -383,7 +384,7 @@ def warn_of_references(
     translations: List[str],
     warn: Callable[[str], None],
 ) -> None:
-    """Warn in a line of what makes the scores wrong in the references of a text.
+    """Warn, in a line for each side of a text, of what makes the scores wrong.
 
     Args:
       paths: the files of the text; None: it is a split.
@@ -393,11 +394,12 @@ def warn_of_references(
     """
     side = Side(text.references, translations, text.sources, is_reference=True)
     anomalies = find_anomalies(side)
+    anomalies.append(describe_line_ends(text.references))
     if any(text.unmatched):
         anomalies.insert(0, describe_unmatched(text.unmatched))
-    if anomalies:
-        name = paths[1] if paths else f"the references of {text.name}"
-        warn(f"{name}: {'; '.join(anomalies)}")
+    sides = (("sources", [describe_line_ends(text.sources)]), ("references", anomalies))
+    for index, (name, findings) in enumerate(sides):
+        warn_of(paths[index] if paths else f"the {name} of {text.name}", findings, warn)
 
 
 def warn_of_translations(
@@ -405,8 +407,23 @@ def warn_of_translations(
 ) -> None:
     """Warn in a line of what makes the scores of translations wrong."""
     anomalies = find_anomalies(Side(translations.lines, text.references, text.sources))
-    if anomalies:
-        warn(f"{translations.path}: {'; '.join(anomalies)}")
+    anomalies.append(describe_line_ends(translations.lines))
+    if not translations.checkpoint and are_references(translations, text):
+        anomalies.append("this is the text of the references")
+    warn_of(translations.path, anomalies, warn)
+
+
+def are_references(translations: Translations, text: ParallelText) -> bool:
+    """Return whether translations are the references, but for spaces at the ends."""
+    pairs = zip(translations.lines, text.references)
+    return all(line.strip() == reference.strip() for line, reference in pairs)
+
+
+def warn_of(name: str, findings: List[str], warn: Callable[[str], None]) -> None:
+    """Warn in a line of what is wrong with a text, leaving out empty findings."""
+    description = "; ".join(filter(None, findings))
+    if description:
+        warn(f"{name}: {description}")
 
 
 # The scores

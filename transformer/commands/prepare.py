@@ -47,6 +47,7 @@ from transformer.text.data_folder import (
 )
 from transformer.text.lines import FilePair
 from transformer.text.pair_checks import (
+    check_pairs,
     count_common_pairs,
     describe_findings,
     is_reversed,
@@ -317,6 +318,9 @@ def check_languages(source: str, target: str, file_pairs: FilePairs) -> None:
     Args:
       source, target: the languages.
       file_pairs: the text files that the flags name.
+
+    Raises:
+      SidesEqual: two files that seem to be in the same language have the same text.
     """
     check_language(source, "--source_lang")
     check_language(target, "--target_lang")
@@ -325,14 +329,23 @@ def check_languages(source: str, target: str, file_pairs: FilePairs) -> None:
             f"--source_lang and --target_lang: expected two different names, got "
             f"{source!r} for both: the text of each is written to OUT/dev.LANGUAGE"
         )
-    for file_pair in itertools.chain.from_iterable(file_pairs.values()):
+    all_pairs = [(split, pair) for split in file_pairs for pair in file_pairs[split]]
+    for split, file_pair in all_pairs:
         for path, other in ((file_pair.source, target), (file_pair.target, source)):
-            if language_of(path) == other:
+            if language_of(path) != other:
+                continue
+            if language_of(file_pair.source) == language_of(file_pair.target):
+                check_pairs(split, file_pair)
                 raise ValueError(
-                    f"{path}: expected a file in another language than {other}, the "
-                    f"language of the other side; change the order of the two files, "
-                    "or rename them"
+                    f"{split}: expected files in two languages, got "
+                    f"{file_pair.source} and {file_pair.target}, both in {other} by "
+                    "their names; name the file with the translations, or rename one"
                 )
+            raise ValueError(
+                f"{path}: expected a file in another language than {other}, the "
+                f"language of the other side; change the order of the two files, "
+                "or rename them"
+            )
 
 
 def refuse_reversed(folder: str, source: str, target: str) -> None:

@@ -24,6 +24,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Set,
     Tuple,
 )
 
@@ -45,6 +46,22 @@ UNUSUAL_CATEGORIES = ("Cc", "Cf", "Zl", "Zp")
 DISPLAY_MARKS = re.compile(
     "[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
 )
+
+
+# Characters other than the line feed that end a line for Python's splitlines; most of
+# them do for Unicode and for editors, the carriage return for Python's open, too.
+OTHER_LINE_ENDS = {
+    "\v": "VT",
+    "\f": "FF",
+    "\r": "CR",
+    "\x1c": "FS",
+    "\x1d": "GS",
+    "\x1e": "RS",
+    "\x85": "NEL",
+    "\u2028": "LINE SEPARATOR",
+    "\u2029": "PARAGRAPH SEPARATOR",
+}
+OTHER_LINE_END = re.compile(f"[{''.join(OTHER_LINE_ENDS)}]")
 
 
 class FilePair(NamedTuple):
@@ -399,6 +416,52 @@ def remove_display_marks(text: str) -> str:
     A vocabulary would split the word "Hu\u00adnd", which looks like "Hund".
     """
     return DISPLAY_MARKS.sub("", text)
+
+
+class LineEndCounter:
+    r"""Counts lines with characters at which other programs end a line.
+
+    describe_line_ends(["eine Zeile", "noch\u2028eine"])
+    # "1 line with a character that ends a line for other programs (U+2028 LINE
+    # SEPARATOR), the first is line 2: …"
+    """
+
+    def __init__(self):
+        self.num_lines = 0
+        self._num_odd = 0
+        self._first = 0
+        self._characters: Set[str] = set()
+
+    def count(self, line: str) -> None:
+        """Count a line, without the characters that end it."""
+        self.num_lines += 1
+        characters = OTHER_LINE_END.findall(line)
+        if characters:
+            self._num_odd += 1
+            self._first = self._first or self.num_lines
+            self._characters.update(characters)
+
+    def describe(self) -> str:
+        """Describe the lines; return "" if there are none."""
+        if not self._num_odd:
+            return ""
+        names = ", ".join(
+            f"U+{ord(character):04X} {OTHER_LINE_ENDS[character]}"
+            for character in sorted(self._characters)
+        )
+        return (
+            f"{format_count(self._num_odd, 'line')} with a character that ends a line "
+            f"for other programs ({names}), the first is line {self._first:,}: here, "
+            "only a line feed does, so other programs may count more lines"
+        )
+
+
+def describe_line_ends(lines: Iterable[str]) -> str:
+    """Describe what `LineEndCounter` finds in lines; return "" if it is nothing."""
+    counter = LineEndCounter()
+    for line in lines:
+        counter.count(line)
+    return counter.describe()
 
 
 class TolerantReader:

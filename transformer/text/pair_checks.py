@@ -15,7 +15,13 @@ from transformer.runtime.errors import CorpusError, SidesEqual
 from transformer.runtime.progress import format_count
 from transformer.text.data_folder import SIDES
 from transformer.text.line_lengths import Misalignment, find_misalignment
-from transformer.text.lines import FilePair, align_lines, read_lines, read_pairs
+from transformer.text.lines import (
+    FilePair,
+    LineEndCounter,
+    align_lines,
+    read_lines,
+    read_pairs,
+)
 
 # Longer lines count as this long.
 MAX_LENGTH = 2**16 - 1
@@ -42,12 +48,14 @@ class PairFindings(NamedTuple):
       num_equal: the number of lines, not empty, that are equal on both sides.
       misalignment: where the lines cease to belong together, if anywhere.
       unmatched: the names of segments that only the source, or only the target, has.
+      line_ends: what `LineEndCounter` says about source and target, or "".
     """
 
     num_pairs: int
     num_equal: int = 0
     misalignment: Optional[Misalignment] = None
     unmatched: Sequence[Sequence[str]] = ()
+    line_ends: Sequence[str] = ()
 
 
 def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
@@ -62,12 +70,14 @@ def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
       SidesEqual: all lines are equal on both sides.
     """
     lengths = (array.array("H"), array.array("H"))
+    counters = (LineEndCounter(), LineEndCounter())
     num_equal = num_empty = 0
     unmatched: Tuple[List[str], List[str]] = ([], [])
     for lines in align_lines(file_pair, unmatched):
-        for side, line in zip(lengths, lines):
+        for side, counter, line in zip(lengths, counters, lines):
             if line is not None:
                 side.append(min(len(line), MAX_LENGTH))
+                counter.count(line)
         if lines[0] == lines[1]:
             num_equal += bool(lines[0])
             num_empty += not lines[0]
@@ -90,7 +100,8 @@ def check_pairs(split: str, file_pair: FilePair) -> PairFindings:
             _find_separator(read_lines(file_pair.source)),
         )
     misalignment = find_misalignment(*lengths)
-    return PairFindings(num_source, num_equal, misalignment, unmatched)
+    line_ends = [counter.describe() for counter in counters]
+    return PairFindings(num_source, num_equal, misalignment, unmatched, line_ends)
 
 
 def _find_separator(lines: Iterable[str]) -> str:
@@ -114,6 +125,9 @@ def describe_findings(findings: PairFindings) -> List[str]:
         )
     if any(findings.unmatched):
         lines.append(describe_unmatched(findings.unmatched))
+    for side, text in zip(SIDES, findings.line_ends):
+        if text:
+            lines.append(f"the {side} has {text}")
     if findings.misalignment:
         lines.append(describe_misalignment(findings.misalignment))
     return lines

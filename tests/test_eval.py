@@ -128,6 +128,38 @@ def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_f
     assert 5 < bleu.score < 100
 
 
+def test_several_references_and_the_scores_of_each_line(
+    evaluated, moved, digits, test_files, tmp_path, capsys
+):
+    """They are those of sacreBLEU."""
+    references = corpora.read_lines(test_files[1])
+    hypotheses = corpora.read_lines(evaluated[1]["translations"])
+    second = [*hypotheses[:5], *references[5:]]
+    paths = [tmp_path / name for name in ("second.en", "scores.json", "scores.tsv")]
+    corpora.write_lines(paths[0], second)
+    flags = ["--json", paths[1], "--sentence_scores", paths[2]]
+    lines = run("--logdir", moved, "--data", digits, "--references", paths[0], *flags)
+    assert sum("nrefs:2" in line for line in lines) == 3
+    actual = json.loads(paths[1].read_text())
+    header, *rows = [line.split("\t") for line in corpora.read_lines(paths[2])]
+    assert header == ["BLEU", "chrF2", "TER"] and len(rows) == len(hypotheses)
+    for column, key in enumerate(["bleu", "chrf", "ter"]):
+        of_corpus = getattr(sacrebleu, f"corpus_{key}")
+        assert actual[key] == pytest.approx(
+            of_corpus(hypotheses, [references, second]).score
+        )
+        assert actual[key] != of_corpus(hypotheses, [references]).score
+        of_sentence = getattr(sacrebleu, f"sentence_{key}")
+        expected = [
+            of_sentence(*row).score for row in zip(hypotheses, zip(references, second))
+        ]
+        values = [float(row[column]) for row in rows]
+        np.testing.assert_allclose(values, expected, atol=0.006)
+    corpora.write_lines(paths[0], second[1:])
+    line = refused(capsys, moved, "--data", digits, "--references", paths[0])
+    assert "expected 20 references, one for each line of test, got 19" in line
+
+
 def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
     new = set(os.listdir(moved)) - set(os.listdir(trained))
     assert new and all(name.endswith(".translations") for name in new)

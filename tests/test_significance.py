@@ -151,6 +151,14 @@ def test_an_interval_is_within_the_possible():
         assert 0 <= low <= value <= high <= 100
 
 
+@pytest.mark.parametrize("samples", [0, SAMPLES])
+def test_equal_texts_have_a_bleu_of_100(lines, samples):
+    assert BLEU().corpus_score(lines, [lines]).score != 100
+    scores = score(lines, lines, samples)
+    assert scores.bleu == scores.chrf == 100
+    assert evaluation.score_sentences(lines, lines)["bleu"] == [100.0] * len(lines)
+
+
 def test_the_samples_are_those_of_sacrebleu(lines):
     """Its mean is of the same samples; it computes them in float32."""
     hypotheses = damaged(lines, 0.3, 2)

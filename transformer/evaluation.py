@@ -45,9 +45,15 @@ class Metric(NamedTuple):
     is_slow: bool = False  # whether it takes seconds where translations are poor
 
 
-def create_bleu(tokenizer: str) -> BLEU:
-    """Create BLEU; it need not look for tokenized text: see text/anomalies.py."""
-    return BLEU(tokenize=tokenizer, force=True)
+def create_bleu(tokenizer: str, for_sentences: bool = False) -> BLEU:
+    """Create BLEU; it need not look for tokenized text: see text/anomalies.py.
+
+    Args:
+      tokenizer: the name of sacreBLEU's tokenizer.
+      for_sentences: whether n-grams that are longer than a sentence do not count, as in
+        sacreBLEU's `sentence_bleu`.
+    """
+    return BLEU(tokenize=tokenizer, force=True, effective_order=for_sentences)
 
 
 def create_ter(tokenizer: str) -> TER:
@@ -104,6 +110,7 @@ def score(
     samples: int = 0,
     metrics: Sequence[str] = FAST_METRICS,
     tokenizer: str = "13a",
+    more_references: Sequence[List[str]] = (),
 ) -> Scores:
     """Score translations with sacreBLEU, over all sentences.
 
@@ -115,26 +122,21 @@ def score(
       samples: the number of bootstrap samples for the intervals; 0: no intervals.
       metrics: keys of METRICS.
       tokenizer: sacreBLEU's tokenizer for BLEU: see `ParallelText`.
+      more_references: further lists like `references`.
 
     Raises:
       CorpusError: the numbers of hypotheses and references differ, or are 0.
     """
-    if not references:
-        raise CorpusError("score: there are no references")
-    if len(hypotheses) != len(references):
-        raise CorpusError(
-            "score: expected as many hypotheses as references, "
-            f"{len(references):,}, got {len(hypotheses):,}"
-        )
+    _check_lines(hypotheses, references, more_references)
     chosen = {key: METRICS[key].create(tokenizer) for key in metrics}
     scores = Scores()
     if not samples:  # the same scores, by what sacreBLEU makes public
         for key, metric in chosen.items():
-            value = metric.corpus_score(hypotheses, [references]).score
-            scores[key] = Score(value, str(metric.get_signature()))
+            result = metric.corpus_score(hypotheses, [references, *more_references])
+            scores[key] = Score(_round_100(result.score), str(metric.get_signature()))
         return scores
     for key, metric in chosen.items():
-        statistics = extract_statistics(metric, hypotheses, references)
+        statistics = extract_statistics(metric, hypotheses, references, more_references)
         scores[key] = Score(
             score_statistics(metric, statistics.sum(0)),
             sign_samples(metric, samples),
@@ -143,8 +145,63 @@ def score(
     return scores
 
 
+def _check_lines(hypotheses, references, more_references) -> None:
+    """Raise CorpusError if there are no lines, or if their numbers differ."""
+    if not references:
+        raise CorpusError("score: there are no references")
+    if len(hypotheses) != len(references):
+        raise CorpusError(
+            "score: expected as many hypotheses as references, "
+            f"{len(references):,}, got {len(hypotheses):,}"
+        )
+    for lines in more_references:
+        if len(lines) != len(references):
+            raise CorpusError(
+                f"score: expected {len(references):,} references in each list, got "
+                f"{len(lines):,}"
+            )
+
+
+def _round_100(value: float) -> float:
+    """Return a score; sacreBLEU's BLEU of equal texts is 100.00000000000004."""
+    return 100.0 if abs(value - 100.0) < ROUNDING else float(value)
+
+
+def score_sentences(
+    hypotheses: List[str],
+    references: List[str],
+    metrics: Sequence[str] = tuple(METRICS),
+    tokenizer: str = "13a",
+    more_references: Sequence[List[str]] = (),
+) -> Dict[str, List[float]]:
+    """Score each translation by itself: key of METRICS → the score of each line.
+
+    In BLEU, n-grams that are longer than a sentence do not count.
+
+    Args:
+      hypotheses, references, metrics, tokenizer, more_references: as in `score`.
+
+    Raises:
+      CorpusError: as in `score`.
+    """
+    _check_lines(hypotheses, references, more_references)
+    scores = {}
+    for key in metrics:
+        metric = METRICS[key].create(tokenizer)
+        if isinstance(metric, BLEU):
+            metric = create_bleu(tokenizer, for_sentences=True)
+        scores[key] = [
+            _round_100(metric.sentence_score(text, texts).score)
+            for text, *texts in zip(hypotheses, references, *more_references)
+        ]
+    return scores
+
+
 def extract_statistics(
-    metric: Any, hypotheses: List[str], references: List[str]
+    metric: Any,
+    hypotheses: List[str],
+    references: List[str],
+    more_references: Sequence[List[str]] = (),
 ) -> np.ndarray:
     """Compute the statistics of each line: float64 [lines, K].
 
@@ -155,6 +212,7 @@ def extract_statistics(
       metric: a metric of sacreBLEU.
       hypotheses: the translations.
       references: the reference of each.
+      more_references: further lists like `references`.
 
     Raises:
       EngineError: this sacreBLEU does not give the statistics.
@@ -165,13 +223,15 @@ def extract_statistics(
             "sacrebleu: expected a version from 2.4 to 2.6, which gives the statistics "
             f"of each line, got {sacrebleu.__version__}, without {missing[0]}"
         )
-    statistics = metric._extract_corpus_statistics(hypotheses, [references])
+    statistics = metric._extract_corpus_statistics(
+        hypotheses, [references, *more_references]
+    )
     return np.array(statistics, np.float64)
 
 
 def score_statistics(metric: Any, sums: np.ndarray) -> float:
     """Compute the score of a text from the sums of its statistics, float64 [K]."""
-    return float(metric._compute_score_from_stats(sums.tolist()).score)
+    return _round_100(metric._compute_score_from_stats(sums.tolist()).score)
 
 
 def read_seed() -> str:
@@ -214,7 +274,6 @@ def bootstrap_interval(
         counts = np.bincount(lines, minlength=num_lines)
         scores.append(score_statistics(metric, counts @ statistics))
     low, high = np.percentile(scores, [2.5, 97.5])
-    # Rounded, because sacreBLEU's BLEU of equal texts is 100.00000000000004.
     return (round(float(low), 9), round(float(high), 9))
 
 
@@ -408,6 +467,7 @@ def compare(
     references: List[str],
     samples: int = SAMPLES,
     tokenizer: str = "13a",
+    more_references: Sequence[List[str]] = (),
 ) -> List[Comparison]:
     """Compare the translations of systems with those of the first one.
 
@@ -416,7 +476,7 @@ def compare(
       references: the reference of each line.
       samples: the number of bootstrap samples; the test has ten times as many
         exchanges.
-      tokenizer: as in `score`.
+      tokenizer, more_references: as in `score`.
 
     Returns:
       A Comparison for each row of METRICS.
@@ -434,7 +494,7 @@ def compare(
     for row in METRICS.values():
         metric = row.create(tokenizer)
         statistics = {
-            name: extract_statistics(metric, hypotheses, references)
+            name: extract_statistics(metric, hypotheses, references, more_references)
             for name, hypotheses in systems.items()
         }
         results = _compare_systems(metric, systems, statistics, samples)

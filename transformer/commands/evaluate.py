@@ -6,10 +6,14 @@
     transformer-tf eval --logdir logs/sample --checkpoint all
     transformer-tf eval --logdir logs/sample logs/other    # both, averaged
     transformer-tf eval --logdir logs/sample --semantic
+    transformer-tf eval --logdir logs/sample --references second.en third.en
 
 Each score comes with its 95 % bootstrap interval. --compare tests the difference from
 other systems, which are log directories, or files with one translation per line. The
 translations are written next to the checkpoint.
+
+With --references, BLEU, chrF and TER take several references of each line into account.
+--sentence_scores writes the scores of each line by itself, as a table.
 
 --semantic adds the mean cosine between the sentence embeddings of translations and
 references (multilingual-e5-small). It also reports how many translations are nearer to
@@ -96,6 +100,20 @@ def parser() -> cli.Parser:
         "--json", type=cli.path, metavar="FILE", help="also write the scores here"
     )
     parser.add_argument(
+        "--sentence_scores",
+        type=cli.path,
+        metavar="FILE",
+        help="also write the scores of each line here, separated by tabs",
+    )
+    parser.add_argument(
+        "--references",
+        nargs="+",
+        default=[],
+        type=cli.path,
+        metavar="FILE",
+        help="files with further references of the same lines",
+    )
+    parser.add_argument(
         "--compare",
         nargs="+",
         default=[],
@@ -120,14 +138,25 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, and write the translations."""
-    if args.json:
-        files.refuse_missing_folder(args.json)
-        if os.path.isdir(args.json):
-            raise ValueError(f"--json: expected a file, got a folder, {args.json}")
+    for flag in ("json", "sentence_scores"):
+        path = getattr(args, flag)
+        if path:
+            files.refuse_missing_folder(path)
+        if path and os.path.isdir(path):
+            raise ValueError(f"--{flag}: expected a file, got a folder, {path}")
+    if args.sentence_scores and args.checkpoint == ALL:
+        raise ValueError(
+            f"--sentence_scores: expected one checkpoint, got --checkpoint {ALL}"
+        )
     changes = cli.read_settings(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
+    text = text._replace(
+        more_references=[
+            read_all_lines(path, text, "reference") for path in args.references
+        ]
+    )
     evaluation.check_samples(args.samples)
     name = " + ".join(args.logdir)
     refuse_comparison(args.checkpoint, args.logdir, args.compare, args.samples)
@@ -141,7 +170,7 @@ def run(args: argparse.Namespace) -> None:
     if args.checkpoint == ALL:
         by_checkpoint = run_all(models, text, engine, measure, args.json)
         newest = by_checkpoint[-1]
-        warn_of_references(args.files, text, newest.lines, args.warn)
+        warn_of_references(args, text, newest.lines)
         warn_of_translations(newest, text, args.warn)
         refuse_unwritten(by_checkpoint)
         return
@@ -151,7 +180,7 @@ def run(args: argparse.Namespace) -> None:
     [translations] = translate(models, [args.checkpoint], text, engine)
     translations = write_translations(translations)
     print_lines(describe_translations(translations, text))
-    warn_of_references(args.files, text, translations.lines, args.warn)
+    warn_of_references(args, text, translations.lines)
     warn_of_translations(translations, text, args.warn)
     quality = measure(translations.lines)
     print_quality(quality)
@@ -168,6 +197,7 @@ def run(args: argparse.Namespace) -> None:
         print_comparisons(comparisons)
         report["compared"] = list(map(make_comparison_report, comparisons))
     write_json(args.json, report)
+    write_sentence_scores(args.sentence_scores, translations.lines, text)
     refuse_unwritten(systems.values())
 
 
@@ -264,14 +294,29 @@ def read_systems(
         if os.path.isdir(path):
             systems[path] = (hparams.load(path, changes), path)
             continue
-        lines = read_translations(path, text)
-        if len(lines) != len(text.sources):
-            raise ValueError(
-                f"{path}: expected {format_count(len(text.sources), 'translation')}, "
-                f"one for each line of {text.name}, got {len(lines):,}"
-            )
+        lines = read_all_lines(path, text, "translation")
         systems[path] = Translations(lines, path)
     return systems
+
+
+def read_all_lines(path: str, text: ParallelText, kind: str) -> List[str]:
+    """Read a line for each line of a text.
+
+    Args:
+      path: the file.
+      text: the text.
+      kind: what a line is: "translation" or "reference".
+
+    Raises:
+      ValueError: the file has more or fewer lines.
+    """
+    lines = read_translations(path, text)
+    if len(lines) != len(text.sources):
+        raise ValueError(
+            f"{path}: expected {format_count(len(text.sources), kind)}, one for each "
+            f"line of {text.name}, got {len(lines):,}"
+        )
+    return lines
 
 
 def refuse_model(model: Model, which: str) -> None:
@@ -379,27 +424,26 @@ def refuse_unwritten(systems: Iterable[Translations]) -> None:
 
 
 def warn_of_references(
-    paths: Optional[Sequence[str]],
-    text: ParallelText,
-    translations: List[str],
-    warn: Callable[[str], None],
+    args: argparse.Namespace, text: ParallelText, translations: List[str]
 ) -> None:
-    """Warn, in a line for each side of a text, of what makes the scores wrong.
+    """Warn, in a line for each file of a text, of what makes the scores wrong.
 
     Args:
-      paths: the files of the text; None: it is a split.
+      args: the command line.
       text: the text.
       translations: of each line.
-      warn: function of a text.
     """
-    side = Side(text.references, translations, text.sources, is_reference=True)
-    anomalies = find_anomalies(side)
-    anomalies.append(describe_line_ends(text.references))
-    if any(text.unmatched):
-        anomalies.insert(0, describe_unmatched(text.unmatched))
-    sides = (("sources", [describe_line_ends(text.sources)]), ("references", anomalies))
-    for index, (name, findings) in enumerate(sides):
-        warn_of(paths[index] if paths else f"the {name} of {text.name}", findings, warn)
+    names = args.files or [
+        f"the {side} of {text.name}" for side in ("sources", "references")
+    ]
+    warn_of(names[0], [describe_line_ends(text.sources)], args.warn)
+    pairs = zip([names[1], *args.references], [text.references, *text.more_references])
+    for index, (name, references) in enumerate(pairs):
+        side = Side(references, translations, text.sources, is_reference=True)
+        anomalies = [*find_anomalies(side), describe_line_ends(references)]
+        if index == 0 and any(text.unmatched):
+            anomalies.insert(0, describe_unmatched(text.unmatched))
+        warn_of(name, anomalies, args.warn)
 
 
 def warn_of_translations(
@@ -434,7 +478,12 @@ def measure_quality(
 ) -> Quality:
     """Score translations by all metrics and, with an encoder, in meaning."""
     scores = evaluation.score(
-        lines, text.references, samples, list(METRICS), text.tokenizer
+        lines,
+        text.references,
+        samples,
+        list(METRICS),
+        text.tokenizer,
+        text.more_references,
     )
     if not encoder:
         return Quality(scores)
@@ -447,7 +496,9 @@ def compare_systems(
 ) -> List[Comparison]:
     """Compare systems with the first one, by each metric."""
     lines = {name: translations.lines for name, translations in systems.items()}
-    return evaluation.compare(lines, text.references, samples, text.tokenizer)
+    return evaluation.compare(
+        lines, text.references, samples, text.tokenizer, text.more_references
+    )
 
 
 # What is printed
@@ -536,6 +587,24 @@ def make_comparison_report(comparison: Comparison) -> Dict[str, Any]:
     """Return a Comparison as a dict of JSON types."""
     systems = [system._asdict() for system in comparison.systems]
     return dict(comparison._asdict(), systems=systems)
+
+
+def write_sentence_scores(
+    path: Optional[str], lines: List[str], text: ParallelText
+) -> None:
+    """Write the scores of each line as a table, if a path is given."""
+    if path:
+        scores = evaluation.score_sentences(
+            lines,
+            text.references,
+            tokenizer=text.tokenizer,
+            more_references=text.more_references,
+        )
+        # Not `files.replace_file`: the path may be /dev/stdout.
+        with files.name_file_in_errors(path), open(path, "w", encoding="utf-8") as file:
+            file.write("\t".join(METRICS[key].name for key in scores) + "\n")
+            for row in zip(*scores.values()):
+                file.write("\t".join(f"{value:.2f}" for value in row) + "\n")
 
 
 def write_json(path: Optional[str], report: Dict[str, Any]) -> None:

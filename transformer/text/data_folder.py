@@ -307,6 +307,7 @@ class ParallelText(NamedTuple):
     source_path: str = ""
     # Names of segments, left out, that only the sources, or only the references, have.
     unmatched: Sequence[Sequence[str]] = ()
+    more_references: Sequence[List[str]] = ()  # further lists like `references`
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:

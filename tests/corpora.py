@@ -7,7 +7,9 @@ import io
 import os
 import pathlib
 import random
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -171,6 +173,28 @@ def run_python(*argv, **options):
         **options,
     }
     return subprocess.run([sys.executable, *map(str, argv)], **options)
+
+
+def call_in_fork(function, *args):
+    """Call a function in a fork of this process; return the text of its exception.
+
+    A fork that waits for threads that it lacks is killed after 20 s: then it is None.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            function(*args)
+        except BaseException as error:
+            os.write(writer, str(error).encode("utf-8"))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    is_ready, *_ = select.select([reader], [], [], 20)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    with open(reader, encoding="utf-8") as file:
+        return file.read() if is_ready else None
 
 
 def is_running(pid):

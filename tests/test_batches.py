@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from transformer.runtime.files import sha256_of
 from transformer.text.batches import (
     Batch,
     BatchPlan,
@@ -18,7 +19,7 @@ from transformer.text.batches import (
     pad,
     training_dataset,
 )
-from transformer.text.vocabulary import EOS, JOINT_MODEL, JOINT_SUBWORDS
+from transformer.text.vocabulary import EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
 
 BUDGET = 200
 
@@ -104,6 +105,37 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     np.save(str(tmp_path / "dev.source.ids.npy"), np.zeros([3], np.uint16))
     with pytest.raises(ValueError, match="expected ascending offsets from 0 to 3"):
         Split(str(tmp_path), "dev")
+
+
+def fill_with_zeros(path):
+    with open(path, "r+b") as file:
+        file.seek(-20, os.SEEK_END)
+        file.write(bytes(20))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda path: os.truncate(path, 150), fill_with_zeros], ids=["cut", "0"]
+)
+def test_ids_that_change_while_they_are_read_are_noticed(tmp_path, change):
+    """Not a new time, nor another file of the same name: the first one stays open."""
+    written = write_split(tmp_path, "train", 20)
+    path = str(tmp_path / "train.target.ids.npy")
+    checksums = {
+        name: sha256_of(str(tmp_path / name)) for name in os.listdir(str(tmp_path))
+    }
+    corpus = Split(str(tmp_path), "train")
+    os.utime(path, (1, 1))
+    shutil.copy(path, path + ".new")
+    os.replace(path, path + ".old")
+    os.replace(path + ".new", path)
+    corpus.refuse_changes(checksums)
+    change(path)
+    corpus.refuse_changes(checksums)
+    assert corpus.target(19).tolist() == written["target"][19]
+    change(path + ".old")
+    assert set(corpus.target(19)) <= {PAD, *written["target"][19]}
+    with pytest.raises(ValueError, match="expected the ids that training began with"):
+        corpus.refuse_changes(checksums)
 
 
 def test_the_vocabulary_says_how_sentences_end(tmp_path):

@@ -102,6 +102,14 @@ def test_signals_need_not_wait_for_it(exported, monkeypatch):
     assert threads and threading.main_thread() not in threads
 
 
+def test_a_fork_is_told_that_it_cannot_translate(exported):
+    with open_exported(exported) as fast:
+        assert fast.translate(["1 2 3"])
+        message = corpora.call_in_fork(fast.translate, ["1 2 3"])
+        assert "expected a model that process" in message and "spawn" in message
+        assert corpora.call_in_fork(fast.close) == ""
+
+
 def test_the_n_best_come_best_first(exported, lines):
     with open_exported(exported, n_best=3) as fast:
         n_best = fast.translate(lines)

@@ -3,6 +3,7 @@
 import os
 import threading
 
+import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -95,3 +96,14 @@ def test_what_is_wrong_with_a_run_is_said():
                         ThreadPools(2),
                     )
                 )
+
+
+def test_a_session_raises_in_a_fork(graph):
+    """It would wait for threads that only its own process has; so would closing."""
+    value = tf.constant(3)
+    with make_session(graph) as session:
+        assert session.run(value) == 3
+        message = corpora.call_in_fork(session.run, value)
+        assert f"got one of process {os.getpid()}, from which it was forked" in message
+        assert corpora.call_in_fork(session.close) == ""
+        assert session.run(value) == 3

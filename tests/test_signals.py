@@ -4,14 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import corpora
 import pytest
 
+from transformer.__main__ import interrupt_quietly
 from transformer.commands import cli
 from transformer.runtime import files
-from transformer.runtime.signals import SIGNALS, Stopped, StopSignals
+from transformer.runtime.signals import SIGNALS, Stopped, StopSignals, forward_signals
 
 # A command that hangs in each of the ways in which an exception would be lost.
 COMMAND = """
@@ -196,6 +198,61 @@ def test_a_second_ctrl_c_ends_at_once():
     finally:
         process.kill()
         process.communicate()
+
+
+ASKED = """
+import os, signal, sys, threading, time
+from transformer.runtime.signals import Stopped, StopSignals
+own = lambda: os.kill(os.getpid(), signal.SIGINT)
+with StopSignals() as signals:
+    request = threading.Thread(target=signals.request, args=(signal.SIGINT,)).start
+    for deliver in (own, request) if sys.argv[1] == "own first" else (request, own):
+        deliver()
+        time.sleep(0.1)
+    print(int(signals.received), flush=True)
+    own()
+    if sys.argv[1] != "own first":
+        own()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("order", ["own first", "request first"])
+def test_a_ctrl_c_that_comes_twice_is_one(order):
+    """From the terminal, and from another worker, which it reached too."""
+    done = corpora.run_python("-c", ASKED, order)
+    assert (done.stdout, done.returncode) == ("2\n", -signal.SIGINT)
+
+
+def test_a_request_interrupts_an_evaluation():
+    with StopSignals() as signals, pytest.raises(Stopped) as stopped:
+        with signals.at_once():
+            signals.request(signal.SIGINT)
+            time.sleep(60)
+    assert stopped.value.status == 128 + signal.SIGINT
+    signals.request(signal.SIGINT)  # the run ends anyway
+
+
+def test_outside_the_main_thread_no_handler_is_set():
+    """As in a thread of Ray, or of a notebook."""
+    before = [signal.getsignal(signum) for signum in SIGNALS]
+    errors = []
+
+    def work():
+        try:
+            interrupt_quietly()
+            with forward_signals(print), StopSignals() as signals, signals.at_once():
+                cli.main(cli.make_parser("x.py", "Works."), lambda args: None, [])
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread.start()
+    thread.join()
+    signal.signal(signal.SIGINT, before[0])
+    assert not errors
+    assert [signal.getsignal(signum) for signum in SIGNALS] == before
 
 
 # --- Pipes and disks ------------------------------------------------------------------

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import corpora
 import numpy as np
@@ -236,6 +237,72 @@ def test_another_configuration_is_refused_on_all(threads):
         )
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), RuntimeError("can't start a thread")]
+)
+def test_the_chief_accepts_connections_after_one_that_it_could_not(
+    threads, monkeypatch, error
+):
+    here = threads(2)
+    failures = [error, error]
+    accept = socket.socket.accept
+
+    def fail_first(listener):
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fail_first)
+    chief = here.run(0, lambda team: team.handshake(7))
+    other = here.run(1, lambda team: team.handshake())
+    assert (chief(), other()) == (7, 7)
+    [message] = here.messages
+    assert message.endswith(f"not accepted yet: {error.args[-1]}")
+
+
+def test_nobody_waits_for_a_worker_without_a_name(threads, monkeypatch):
+    """The last one connects between two looks at who is there."""
+    here = threads(2)
+    monkeypatch.setattr(workers, "REPORT", 0.0)
+    chief = here.team(0)
+    connect = chief.connections.update
+    monkeypatch.setattr(workers.time, "sleep", lambda _: connect({1: None}))
+    chief._wait_for_peers()
+    assert here.messages == []
+
+
+def test_a_name_that_cannot_be_resolved_is_named_before_tensorflow_needs_it(threads):
+    here = threads(2)
+    host, port = here.addresses[1].split(":")
+    unknown = f"no-such-machine.invalid:{port}"
+    here.addresses[1] = unknown
+    results = [here.run(index, joins) for index in (0, 1)]
+    for result in results:
+        error = result()
+        assert isinstance(error, ValueError)
+        assert "expected names that this machine can resolve, got worker 1 at " in str(
+            error
+        )
+        assert unknown in str(error) and "run the same command" not in str(error)
+
+
+def test_the_line_of_a_failure_has_its_reason():
+    """TensorFlow writes it after the places in the program, and before repetitions."""
+    places = "".join(f'    File "x{n}.py", line {n}, in <module>\n' for n in range(99))
+    reason = "Collective ops is aborted by: Socket closed"
+    message = (
+        "Graph execution error:\n\nDetected at node 'Sum' defined at (most recent "
+        f"call last):\n{places}Node: 'Sum'\nFrom /job:worker/task:0:\n{reason}\n"
+        "Additional GRPC error information from remote target /job:worker:\n:{1}\n"
+        "\t [[{{node Sum}}]]"
+    )
+    error = tf.errors.UnavailableError(None, None, message)
+    assert workers.find_reason(error) == f"From /job:worker/task:0: {reason}"
+    long = KeyError("x" * 10**5 + "no route")
+    assert workers.find_reason(long).endswith("no route'")
+    assert len(workers.find_reason(long)) < 2000
+
+
 def test_who_waits_says_for_whom(threads, monkeypatch):
     here = threads(2)
     monkeypatch.setattr(workers, "REPORT", 0.2)
@@ -309,8 +376,8 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch, is_ign
     here = threads(2)
     killed = []
     handler = signal.SIG_IGN if is_ignored else signal.default_int_handler
-    monkeypatch.setattr(workers.signal, "getsignal", lambda _: handler)
-    monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
+    monkeypatch.setattr(signal, "getsignal", lambda _: handler)
+    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
     asks = here.run(
         1, lambda team: [team.handshake(), team.forward_signal(signal.SIGINT)]
     )
@@ -447,7 +514,7 @@ def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
                 np.testing.assert_array_equal(value[:, 0], array)
 
 
-def test_a_run_that_the_server_refuses_by_chance_is_made_again(monkeypatch):
+def test_a_run_that_the_server_refuses_by_chance_is_made_again(graph, monkeypatch):
     """Not one that fails in the middle, after which another would take other data."""
     refusal = "From /job:worker/replica:0/task:0:\nThe same RunGraph (Worker) request "
     refusal += "was received twice. "
@@ -460,13 +527,20 @@ def test_a_run_that_the_server_refuses_by_chance_is_made_again(monkeypatch):
         return args
 
     monkeypatch.setattr(tf.Session, "run", run)
-    session = ClusterSession.__new__(ClusterSession)
+    session = ClusterSession(types.SimpleNamespace(target=""), graph, CONFIG)
     for words in ([refusal, "Socket closed"], [inner], 50 * [refusal]):
         errors[:] = words
         with pytest.raises(tf.errors.AbortedError, match=re.escape(words[-1])):
             session.run("x")
     errors[:] = [refusal]
     assert session.run("x", {"y": 1}) == ("x", {"y": 1}, None, None)
+
+
+def test_a_session_that_cannot_be_made_leaves_quietly():
+    """Python writes what `__del__` raises to stderr."""
+    with pytest.raises(TypeError):
+        ClusterSession(types.SimpleNamespace(target=3), None, CONFIG)
+    ClusterSession.__new__(ClusterSession).__del__()
 
 
 # --- Signals --------------------------------------------------------------------------

@@ -120,6 +120,32 @@ def test_a_last_step_before_where_training_stands_is_refused(
     corpora.run_train(digits, tmp_path, "--max_steps", "5")
 
 
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "zeros"])
+def test_ids_that_change_during_training_end_it_with_a_checkpoint(
+    digits, tmp_path, monkeypatch, capsys, is_cut
+):
+    data = corpora.copy_folder(digits, tmp_path / "data")
+    path = os.path.join(data, "train.source.ids.npy")
+    update = trainer.Training.update
+
+    def change_then_update(training):
+        if training.step == 5:
+            size = os.path.getsize(path)
+            with open(path, "r+b") as file:
+                file.truncate(200)
+                file.truncate(200 if is_cut else size)
+        update(training)
+
+    monkeypatch.setattr(trainer.Training, "update", change_then_update)
+    flags = ["--save_every=100", "--eval_every=100", "--max_steps=100"]
+    where = ["--data", data, "--logdir", tmp_path / "logs"]
+    assert corpora.exit_status("train", *where, *corpora.TINY, *flags) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert f"step 6: {path}: expected the ids that training began with" in message
+    assert "last checkpoint: 6" in message
+    assert manifests.list_steps(str(tmp_path / "logs")) == [6]
+
+
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
 PATIENT = [

@@ -415,6 +415,19 @@ def test_it_works_in_any_program_and_changes_nothing_there(
         assert_same(answers, expected_rows)
 
 
+def test_a_fork_is_told_that_it_cannot_translate(beam_translator, lines, translations):
+    """As with multiprocessing's start method fork; it would wait forever."""
+    checkpoint = beam_translator.checkpoints[0]
+    for work, argument in (
+        (beam_translator.translate, lines),
+        (beam_translator.restore, checkpoint),
+    ):
+        message = corpora.call_in_fork(work, argument)
+        assert "expected a model that process" in message and "spawn" in message
+    assert corpora.call_in_fork(beam_translator.close) == ""
+    assert_same(beam_translator.translate(lines), translations)
+
+
 def test_a_translation_as_long_as_its_limit_is_marked_and_counted(trained):
     lines = ["1 2 3 4", "", "5 6 7 8 9 1", "2 3"]
     changes = {"search": "greedy", "max_extra_length": 0}

@@ -223,13 +223,20 @@ def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
     assert frozen.end()[0] == 75
 
 
-def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path):
+@pytest.mark.parametrize(
+    "number, receivers, text",
+    [(signal.SIGTERM, [1], "SIGTERM"), (signal.SIGINT, [1, 0], "interrupted")],
+    ids=["one", "all"],
+)
+def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path, number, receivers, text):
+    """A Ctrl-C reaches all of them; those that are not the chief pass it on, too."""
     processes = start(2, tmp_path, FOREVER)
     processes[0].wait_for("step 5/")
-    processes[1].process.send_signal(signal.SIGTERM)
+    for index in receivers:
+        processes[index].process.send_signal(number)
     for worker in processes:
         status, message = worker.end()
-        assert (status, "SIGTERM" in message) == (143, True), worker.lines
+        assert (status, text in message) == (128 + number, True), worker.lines
     *_, last = [line for line in processes[0].lines if line.startswith("step ")]
     saved = manifests.list_steps(str(tmp_path))[-1]
     assert last.startswith(f"step {saved}/")

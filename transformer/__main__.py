@@ -1,6 +1,7 @@
 """Start `transformer-tf`, or one of its commands, as `python -m transformer`."""
 
 import signal
+import threading
 from typing import List, Optional
 
 
@@ -17,7 +18,12 @@ def main(argv: Optional[List[str]] = None) -> None:
 
 
 def interrupt_quietly() -> None:
-    """Let Ctrl-C end the process without a traceback until `cli.main` handles it."""
+    """Let Ctrl-C end the process without a traceback until `cli.main` handles it.
+
+    Outside the main thread, where Python does not allow handlers, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

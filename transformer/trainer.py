@@ -42,6 +42,7 @@ from transformer.runtime import ram
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.errors import (
     CorpusError,
+    DataFolderChanged,
     LogDirectoryError,
     LogDirectoryInUse,
     SettingsError,
@@ -50,7 +51,7 @@ from transformer.runtime.files import sha256_of
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import PRECISIONS, compute_type, make_getter
 from transformer.runtime.progress import Progress, format_count, format_duration
-from transformer.runtime.sessions import make_session_config, set_up_process
+from transformer.runtime.sessions import Session, make_session_config, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, forward_signals
 from transformer.text.batches import (
     BatchPlan,
@@ -90,7 +91,7 @@ from transformer.workers.exchange import (
     make_cluster_session,
     refuse_old_tensorflow,
 )
-from transformer.workers.team import Ended, Team
+from transformer.workers.team import TIMEOUT, Ended, Team
 
 # If the learning rate is the peak of its schedule, a peak above this is refused.
 HIGHEST_PEAK = 0.1
@@ -183,6 +184,7 @@ def train(
             with Translator.for_settings(run.hp, logdir) as translator:
                 training = Training(opened, logdir, scores, translator, team)
                 with training.signals:
+                    team.stop = training.signals.request
                     training.run()
 
 
@@ -416,6 +418,15 @@ class TrainingData:
             checksums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
         return checksums
 
+    def refuse_changes(self, checksums: Dict[str, str]) -> None:
+        """Raise DataFolderChanged if ids have changed since they were opened.
+
+        Args:
+          checksums: file name → SHA-256, from `checksums`.
+        """
+        for split in (self.train, self.dev):
+            split.refuse_changes(checksums)
+
     def longest(self) -> int:
         """Count the tokens of the longest sentence of train."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
@@ -501,7 +512,7 @@ class TrainingGraph:
         )
         if self._cluster:
             return make_cluster_session(self._cluster, None, config)
-        return tf.Session(config=config)
+        return Session(config=config)
 
     def initialize_or_restore(
         self,
@@ -608,6 +619,7 @@ class Training:
         self.copy_missing_best()
         self.evaluate_if_due()
         while self.step < hp.max_steps and not self.is_out_of_patience():
+            self.refuse_changed_ids()
             self.update()
             received = self.signals.received
             if self.is_due(hp.save_every) or self.is_due(hp.eval_every) or received:
@@ -680,6 +692,21 @@ class Training:
     def is_out_of_patience(self) -> bool:
         """Return whether dev BLEU has not improved for as long as `patience` allows."""
         return 0 < self.hp.patience <= self.scores.evaluations_since_best()
+
+    def refuse_changed_ids(self) -> None:
+        """Save and raise DataFolderChanged if ids of the data folder have changed.
+
+        Nothing was computed from the changed ids: each batch was read before this check
+        and is used after it.
+        """
+        try:
+            self.graph.data.refuse_changes(self.checksums)
+        except DataFolderChanged as error:
+            if self.last_saved_step < self.step:
+                self.save()
+            last = self.last_saved_step or "none"
+            message = f"step {self.step}: {error}; last checkpoint: {last}"
+            raise DataFolderChanged(message, error.folder) from error
 
     def update(self) -> None:
         """Update the variables once from `accumulate` batches."""
@@ -791,6 +818,7 @@ class Training:
         with self.signals.at_once(), memory_errors:  # the checkpoint is written
             self.translator.restore(checkpoint_path(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
+            self.refuse_changed_ids()
             dev = self.graph.data.dev_text
             scores, _ = evaluate(
                 self.translator.translate,
@@ -879,8 +907,21 @@ def follow(run: Run, logdir: str, team: Team) -> None:
                 update = opened.graph.update
                 with forward_signals(team.forward_signal):
                     for step in range(start.step, run.hp.max_steps):
+                        refuse_changed_ids(run, team)
                         run_finite_update(opened.session, update, guard, team, step)
                     team.wait_for_end()
     except Ended as ended:
         if ended.status:
             raise
+
+
+def refuse_changed_ids(run: Run, team: Team) -> None:
+    """Raise DataFolderChanged if ids of the data folder have changed.
+
+    If the chief sees it too, it saves a checkpoint, and its verdict is raised.
+    """
+    try:
+        run.data.refuse_changes(run.checksums)
+    except DataFolderChanged:
+        team.wait_for_end(TIMEOUT)
+        raise

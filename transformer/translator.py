@@ -95,7 +95,9 @@ class Translator(BaseTranslator):
             [[best]] = translator.translate(["Der Hund schläft."])
 
     It works with eager execution on or off, alongside other graphs and Translators, and
-    several threads may use it at once. It sets four things for the whole process:
+    several threads may use it at once. In a fork of its process it raises EngineError,
+    because a fork has none of its threads; processes that are started with the method
+    "spawn" open a Translator each. It sets four things for the whole process:
 
     * `deterministic=True`: one thread, and deterministic kernels.
     * TF_FORCE_GPU_ALLOW_GROWTH, unless it is set: TensorFlow takes only as much GPU

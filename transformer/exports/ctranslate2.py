@@ -49,6 +49,7 @@ from transformer.runtime.errors import (
     SettingsError,
     missing_package,
 )
+from transformer.runtime.pool import refuse_fork
 from transformer.runtime.progress import format_count
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
@@ -274,6 +275,7 @@ class FastTranslator(BaseTranslator):
         refuse_n_best(n_best, hp)
         self.hp = hp
         self.n_best = n_best
+        self._process = os.getpid()
         self.checkpoints = [checkpoint]
         target = self.vocabularies.target
         self._ids = {
@@ -354,6 +356,7 @@ class FastTranslator(BaseTranslator):
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> List[float]:
         """Compute the log-probability of each target, including its end."""
+        refuse_fork(self._process)
         results = _run_in_thread(
             self._model.score_batch,
             list(sources),
@@ -409,6 +412,7 @@ class FastTranslator(BaseTranslator):
           Index of a line → its hypotheses with their log-probabilities.
         """
         per_core = -(-len(pieces) // count_cores())  # so that no core is idle
+        refuse_fork(self._process)
         results = _run_in_thread(
             self._model.translate_batch,
             list(pieces.values()),

@@ -29,7 +29,7 @@ from transformer.hparams import FIELDS, HParams, keeps_beam, search_settings
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.errors import SettingsError
-from transformer.runtime.sessions import make_session
+from transformer.runtime.sessions import Session, make_session
 from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.text.batches import pad_with_end
 from transformer.text.lines import DISPLAY_MARKS
@@ -298,7 +298,7 @@ class SavedTranslator(BaseTranslator):
         if not explain_missing_text(self.vocabularies):
             import_tensorflow_text()
         graph = tf.Graph()
-        self._session = tf.Session(graph=graph)
+        self._session = Session(graph=graph)
         with graph.as_default():
             loaded = tf.saved_model.load(
                 self._session, [tf.saved_model.SERVING], os.path.join(folder, VERSION)

@@ -1,4 +1,4 @@
-"""Compute tasks in several processes; the results come in the order of the tasks."""
+"""Several processes: compute tasks in their order, and refuse a model in a fork."""
 
 import collections
 import contextlib
@@ -9,6 +9,8 @@ import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Iterable, Iterator
+
+from transformer.runtime.errors import EngineError
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 # A signal ends this process at once; Python's warnings about semaphores are then noise.
@@ -84,3 +86,18 @@ def _begin(make_function: Callable[[], Callable[[Any], Any]], parent: int) -> No
 
 def _compute(task: Any) -> Any:
     return _function(task)
+
+
+def refuse_fork(process: int) -> None:
+    """Raise EngineError if this process is not the one that opened a model.
+
+    Args:
+      process: the id of the process that opened it.
+    """
+    if process != os.getpid():
+        raise EngineError(
+            f"expected a model that process {os.getpid()} opened, got one of process "
+            f"{process}, from which it was forked without the threads that compute; "
+            "open the model in each process, and start processes with "
+            'multiprocessing.get_context("spawn")'
+        )

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import avoid_broken_amx, count_cores, has_gpu
+from transformer.runtime.pool import refuse_fork
 from transformer.runtime.versions import IS_TENSORFLOW_1
 
 MAX_CONCURRENT_BATCHES = 4  # each needs its own memory
@@ -82,6 +83,41 @@ def make_session_config(
     return config
 
 
+class Session(tf.Session):
+    """A session that raises an exception in a fork of its process.
+
+    A fork has none of its threads: there, a run would wait for them forever. On
+    TensorFlow 1.15, so would `close`.
+
+    Args:
+      target: the address of TensorFlow's server; "": this process.
+      graph, config: as for `tf.Session`.
+    """
+
+    _session: Any = None  # `tf.Session.__del__` reads it, even if `__init__` failed
+
+    def __init__(
+        self,
+        target: str = "",
+        graph: Optional[tf.Graph] = None,
+        config: Optional[tf.ConfigProto] = None,
+    ):
+        self._process = os.getpid()
+        super().__init__(target, graph, config)
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Run the graph, like `tf.Session.run`; raise EngineError in a fork."""
+        refuse_fork(self._process)
+        return super().run(fetches, feed_dict, options, run_metadata)
+
+    def close(self) -> None:
+        """Close the session; in a fork, leave it to its process."""
+        if self._process == os.getpid():
+            super().close()
+        else:
+            self._session = None
+
+
 def make_session(graph: Optional[tf.Graph] = None, **options: Any) -> tf.Session:
     """Make a session for `graph`, or for the default graph.
 
@@ -89,7 +125,7 @@ def make_session(graph: Optional[tf.Graph] = None, **options: Any) -> tf.Session
       graph: the graph to run.
       **options: the arguments of `make_session_config`.
     """
-    return tf.Session(graph=graph, config=make_session_config(**options))
+    return Session(graph=graph, config=make_session_config(**options))
 
 
 def count_concurrent_batches(deterministic: bool = False) -> int:

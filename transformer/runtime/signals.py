@@ -25,6 +25,18 @@ class Stopped(BaseException):
         self.status = 128 + signum
 
 
+def in_main_thread() -> bool:
+    """Return whether this is the main thread, the only one that may set handlers."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def signal_self(signum: int) -> None:
+    """Send a signal to this process; SIGTERM instead of one that it ignores."""
+    if signal.getsignal(signum) == signal.SIG_IGN:  # as under nohup
+        signum = signal.SIGTERM
+    os.kill(os.getpid(), signum)
+
+
 @contextlib.contextmanager
 def handle_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """Call a handler for each of SIGNALS in the body.
@@ -36,7 +48,7 @@ def handle_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
       handler: function of the number of a signal and the current frame.
     """
     previous_handlers = {}
-    if threading.current_thread() is threading.main_thread():
+    if in_main_thread():
         for signum in SIGNALS:
             if signal.getsignal(signum) not in (signal.SIG_IGN, None):
                 previous_handlers[signum] = signal.signal(signum, handler)
@@ -50,8 +62,8 @@ def handle_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
 class StopSignals:
     """Defer the first Ctrl-C, SIGTERM or SIGHUP to a safe point.
 
-    After it, Ctrl-C ends the process at once. A process gets SIGHUP when its terminal
-    is closed.
+    A second Ctrl-C ends the process at once. A process gets SIGHUP when its terminal is
+    closed.
 
     Example:
 
@@ -64,20 +76,37 @@ class StopSignals:
 
     def __init__(self):
         self.received = None
+        self._is_active = False
         self._is_deferred = True
         self._handlers = handle_signals(self._receive)
 
     def __enter__(self):
         self._handlers.__enter__()
+        self._is_active = True
         return self
 
     def __exit__(self, *exception):
+        self._is_active = False
         self._handlers.__exit__(*exception)
 
     def check(self) -> None:
         """Raise Stopped if a signal was received."""
         if self.received:
             raise Stopped(self.received)
+
+    def request(self, signum: int) -> None:
+        """Stop like a process that received a signal, because another one received it.
+
+        Any thread may call this. It is not a first Ctrl-C, after which a second one
+        would end the process: if all processes of a run receive the same Ctrl-C, it
+        comes both from the terminal and from them.
+
+        Args:
+          signum: the signal that the other process received.
+        """
+        self.received = self.received or signum
+        if self._is_active:
+            os.kill(os.getpid(), signal.SIGTERM)  # interrupts the body of `at_once`
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -91,7 +120,8 @@ class StopSignals:
 
     def _receive(self, signum, frame):
         self.received = self.received or signum
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if signum == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self._is_deferred:
             self.check()
 
@@ -101,11 +131,14 @@ def forward_signals(function: Callable[[int], None]) -> Iterator[None]:
     """Forward the first signal to a function in a thread; a second ends the process.
 
     A thread is needed because Python does not call signal handlers while the main
-    thread is inside TensorFlow.
+    thread is inside TensorFlow. Outside the main thread, nothing is forwarded.
 
     Args:
       function: function of the number of a signal.
     """
+    if not in_main_thread():
+        yield
+        return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

@@ -11,8 +11,20 @@ the last functions put all of this into the graph. Dimension letters: N batch, S
 length, T target length.
 """
 
+import hashlib
 import os
-from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
+import weakref
+from typing import (
+    Any,
+    Callable,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -28,6 +40,7 @@ from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_class
 
 PREFETCH = 4  # shards made in advance of the step that uses them
+READ_IDS = 1 << 20  # at a time, where all are read
 MAX_WIDTH = 2**31 - 1  # wider than any batch: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 DEFAULT_SHARDS = 8  # of a batch that several workers share; divisible by 1, 2, 4, 8
@@ -98,8 +111,91 @@ def make_batch(
     )
 
 
+class StoredIds:
+    """The ids in a file, [length], which may be larger than memory.
+
+    They are read when they are needed, not mapped into memory: if the file of a mapped
+    array is truncated, the next access ends the process.
+
+    Args:
+      path: the file.
+
+    Raises:
+      DataFolderChanged: the file does not hold such an array.
+    """
+
+    def __init__(self, path: str):
+        mapped = open_integers(path)
+        self.path = path
+        self._length = len(mapped)
+        self._dtype = mapped.dtype
+        self._offset = mapped.offset  # of the first id, in bytes
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._state = self._read_state()
+        self._failure: Optional[OSError] = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Read the ids from `start` to before `stop`; what cannot be read is PAD."""
+        size = (stop - start) * self._dtype.itemsize
+        position = self._offset + start * self._dtype.itemsize
+        try:
+            data = os.pread(self._file, size, position)
+        except OSError as error:  # `refuse_change` raises it
+            self._failure = error
+            data = b""
+        return np.frombuffer(data.ljust(size, b"\0"), self._dtype)
+
+    def limits(self) -> Tuple[int, int]:
+        """Return the smallest and the largest id."""
+        limits = []
+        for start in range(0, self._length, READ_IDS):
+            ids = self.read(start, min(start + READ_IDS, self._length))
+            limits += [int(ids.min()), int(ids.max())]
+        return min(limits), max(limits)
+
+    def refuse_change(self, checksum: str) -> None:
+        """Raise DataFolderChanged if the content of the file has changed.
+
+        It takes microseconds, unless the file has another size or time than before.
+
+        Args:
+          checksum: its SHA-256.
+        """
+        try:
+            state = self._read_state()
+            if self._failure:
+                raise self._failure
+            if state == self._state or self._compute_checksum() == checksum:
+                self._state = state
+                return
+            reason = "the file was changed in the meantime"
+        except OSError as error:
+            reason = f"the file cannot be read: {error.strerror}"
+        raise DataFolderChanged(
+            f"{self.path}: expected the ids that training began with, got others: "
+            f"{reason}",
+            os.path.dirname(self.path),
+        )
+
+    def _compute_checksum(self) -> str:
+        """Compute the SHA-256 of the file in hexadecimal digits."""
+        digest = hashlib.sha256()
+        for position in range(0, os.fstat(self._file).st_size, READ_IDS):
+            digest.update(os.pread(self._file, READ_IDS, position))
+        return digest.hexdigest()
+
+    def _read_state(self) -> Tuple[int, int]:
+        """Return what changes with the content: the size of the file, and its time."""
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+
 class Split:
-    """One split of a prepared corpus, memory-mapped: it may be larger than memory.
+    """One split of a prepared corpus, whose ids are read from disk as they are needed.
 
     `len(split)` is the number of pairs. `source_lengths` and `target_lengths`, int32
     [pairs], count the pieces plus one EOS (or BOS): the width of a row of a Batch.
@@ -130,8 +226,8 @@ class Split:
                 self.folder,
             )
 
-    def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
-        """Map the ids [pieces] and the offsets [pairs + 1] of one side."""
+    def _load(self, side: str) -> Tuple[StoredIds, np.ndarray]:
+        """Open the ids [pieces], and read the offsets [pairs + 1], of one side."""
         stem = os.path.join(self.folder, f"{self.name}.{side}")
         paths = f"{stem}.ids.npy", f"{stem}.offsets.npy"
         for path in paths:
@@ -140,7 +236,8 @@ class Split:
                     f"{path} is missing: split {self.name!r} has not been prepared",
                     self.folder,
                 )
-        ids, offsets = (open_integers(path) for path in paths)
+        ids = StoredIds(paths[0])
+        offsets = np.array(open_integers(paths[1]), np.int64)
         is_complete = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
         if not (is_complete and (offsets[1:] >= offsets[:-1]).all()):
             raise DataFolderChanged(
@@ -162,8 +259,7 @@ class Split:
         ):
             if not len(ids):  # `BatchPlan` refuses an empty split
                 continue
-            min_id = int(ids.min())
-            max_id = int(ids.max())
+            min_id, max_id = ids.limits()
             if min_id <= PAD or max_id >= size:
                 raise DataFolderChanged(
                     f"{self.name}.{side}.ids.npy in {self.folder}: expected ids from "
@@ -172,16 +268,25 @@ class Split:
                     self.folder,
                 )
 
+    def refuse_changes(self, checksums: Mapping[str, str]) -> None:
+        """Raise DataFolderChanged if a file of ids has changed since it was opened.
+
+        Args:
+          checksums: file name → SHA-256.
+        """
+        for ids in (self._source_ids, self._target_ids):
+            ids.refuse_change(checksums[os.path.basename(ids.path)])
+
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     def source(self, index: int) -> np.ndarray:
         """Return the source pieces [S - 1] of a pair, without EOS."""
-        return self._source_ids[slice(*self._source_offsets[index : index + 2])]
+        return self._source_ids.read(*self._source_offsets[index : index + 2].tolist())
 
     def target(self, index: int) -> np.ndarray:
         """Return the target pieces [T - 1] of a pair, without BOS and EOS."""
-        return self._target_ids[slice(*self._target_offsets[index : index + 2])]
+        return self._target_ids.read(*self._target_offsets[index : index + 2].tolist())
 
     def batch(self, indices: Iterable[int], number: int) -> Batch:
         """Make a Batch of arrays from the pairs `indices`."""

@@ -11,6 +11,7 @@ which belongs to TensorFlow. This file does not import TensorFlow, not even indi
 import dataclasses
 import json
 import re
+import socket
 from typing import List, Mapping, Optional, Tuple
 
 from transformer.runtime.errors import SettingsError
@@ -37,11 +38,28 @@ class Cluster:
 
     def chief_address(self) -> Tuple[str, int]:
         """Return (host, port) at which the chief accepts the others' connections."""
-        host, text = self.addresses[0].rsplit(":", 1)
-        port = int(text) + PORT_OFFSET
+        host, port = split_address(self.addresses[0])
+        port += PORT_OFFSET
         if port > LAST_PORT:
             port -= 2 * PORT_OFFSET
-        return host.strip("[]"), port
+        return host, port
+
+    def find_unresolved(self) -> str:
+        """Describe another worker whose machine has an unknown name; "" for none."""
+        for index, address in enumerate(self.addresses):
+            if index != self.index:
+                try:
+                    socket.getaddrinfo(*split_address(address))
+                except (OSError, UnicodeError) as error:
+                    reason = getattr(error, "strerror", "") or error
+                    return f"{self.name(index)} ({reason})"
+        return ""
+
+
+def split_address(address: str) -> Tuple[str, int]:
+    """Split "host:port"; the brackets around an IPv6 address are removed."""
+    host, port = address.rsplit(":", 1)
+    return host.strip("[]"), int(port)
 
 
 def read_cluster(environment: Mapping[str, str]) -> Optional[Cluster]:

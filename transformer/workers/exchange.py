@@ -14,6 +14,7 @@ from typing import List, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.errors import SettingsError
+from transformer.runtime.sessions import Session
 from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.workers.cluster import Cluster
 
@@ -74,7 +75,7 @@ def make_cluster_session(
     return ClusterSession(server, graph, config)
 
 
-class ClusterSession(tf.Session):
+class ClusterSession(Session):
     """A session that repeats a run which TensorFlow's server refused as received twice.
 
     This happened in 5 of 237,011 runs: the server identifies runs by random 32-bit

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import queue
-import signal
+import re
 import socket
 import threading
 import time
@@ -18,7 +18,7 @@ import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from transformer.runtime.errors import REFUSED, SettingsError, TransformerError
-from transformer.runtime.signals import SIGNALS, Stopped
+from transformer.runtime.signals import SIGNALS, Stopped, signal_self
 from transformer.workers.cluster import PORT_OFFSET, Cluster
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
@@ -29,10 +29,16 @@ TIMEOUT = 30.0  # seconds without a heartbeat after which a worker counts as los
 GRACE = 5.0  # seconds that the main thread has to end on its own
 HANDSHAKE = 10.0  # seconds within which a new connection must identify itself
 RETRY = 1.0  # seconds between two attempts
+NAME_ATTEMPTS = 5  # at the names of the workers' machines
 REPORT = 30.0  # seconds between two messages about missing workers
 CONNECT = 4.0  # seconds within which a port must answer
 MAX_MESSAGE = 2**20  # bytes
 MAX_DIFFERENCES = 5  # named in a message
+MAX_REASON = 1000  # characters
+AFTER_REASON = re.compile(
+    r"\n(?=Additional GRPC error|The error could be from a previous|\s*\[\[\{\{node|"
+    r"Original stack trace)"
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError)
 
@@ -136,6 +142,8 @@ class Team:
         self.cluster = cluster
         self.is_chief = cluster is None or cluster.index == 0
         self.connections: Dict[int, Connection] = {}
+        # On the chief: stops the run, given a signal that another worker received.
+        self.stop: Callable[[int], None] = signal_self
         self._peers = range(1, cluster.size) if cluster and self.is_chief else ()
         self._configuration = configuration or {}
         self._warn = warn
@@ -170,11 +178,11 @@ class Team:
         self._has_ended.set()
         for connection in list(self.connections.values()):
             connection.shut_down(socket.SHUT_WR)
+        self._has_left.set()
         if self._listener:
             with contextlib.suppress(OSError):  # `close` would not end `accept`
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-        self._has_left.set()
 
     # Called by the main threads of all workers, together
 
@@ -189,12 +197,14 @@ class Team:
 
         Raises:
           TransformerError: the configuration of a worker differs.
+          SettingsError: the name of a worker's machine cannot be resolved.
           Ended: a connected worker is lost.
         """
         if self.is_chief:
             self._wait_for_peers()
         else:
             self._connect_to_chief()
+        self._resolve_names()
         return self.broadcast("start", start)
 
     def barrier(self) -> None:
@@ -235,7 +245,7 @@ class Team:
             self._has_ended.wait(TIMEOUT + GRACE)
             self.raise_verdict()
             name = self.cluster.name(self.cluster.index)
-            text = f"{name} could not compute with the others: {str(error):.300}"
+            text = f"{name} could not compute with the others: {find_reason(error)}"
             raise Ended(text, LOST) from error
 
     def raise_verdict(self) -> None:
@@ -259,9 +269,14 @@ class Team:
                 self.wait_for_end()
         return error
 
-    def wait_for_end(self) -> None:
-        """Wait for the verdict, and raise it."""
-        self._has_ended.wait()
+    def wait_for_end(self, seconds: Optional[float] = None) -> None:
+        """Wait for the verdict, and raise it.
+
+        Args:
+          seconds: how long to wait; without a verdict, nothing is raised. None: as long
+            as it takes.
+        """
+        self._has_ended.wait(seconds)
         self.raise_verdict()
 
     def forward_signal(self, signum: int) -> None:
@@ -283,17 +298,49 @@ class Team:
             time.sleep(RETRY)
             seconds_refused += RETRY if self._refusal else 0.0
             missing = set(self._peers) - set(self.connections)
-            waiting.report(", ".join(map(self.cluster.name, sorted(missing))))
+            if missing:  # the last one may have connected just now
+                waiting.report(", ".join(map(self.cluster.name, sorted(missing))))
         with self._lock:
             if self._refusal and not self._verdict:
                 self._verdict = Ended(self._refusal, REFUSED)
         self.raise_verdict()
 
+    def _resolve_names(self):
+        """Raise SettingsError if TensorFlow could not find a worker by its name.
+
+        All workers are running, so an unknown name only has the time that a new one
+        needs to spread.
+        """
+        if not self.cluster:
+            return
+        for _ in range(NAME_ATTEMPTS):
+            unresolved = self.cluster.find_unresolved()
+            if not unresolved:
+                return
+            time.sleep(RETRY)
+            self.raise_verdict()
+        raise SettingsError(
+            "TF_CONFIG: expected names that this machine can resolve, got "
+            f"{unresolved}; correct the name on all workers"
+        )
+
     def _accept(self):
-        """Accept connections, each in its own thread, until the listener is closed."""
-        with contextlib.suppress(OSError):
-            while True:
+        """Accept connections, each in its own thread, until the main thread has left.
+
+        With too many connections, files or threads run out. Then it waits: a connection
+        that does not identify itself is closed after `HANDSHAKE` seconds.
+        """
+        has_warned = False
+        while not self._has_left.is_set():
+            try:
                 self._start_thread(self._admit, self._listener.accept()[0])
+            except (OSError, RuntimeError) as error:
+                if self._has_left.wait(RETRY):
+                    return
+                if not has_warned:
+                    reason = getattr(error, "strerror", "") or error
+                    self._warn(f"a connection is not accepted yet: {reason}")
+                    has_warned = True
 
     def _admit(self, sock):
         """Admit the connection of a worker that identifies itself; refuse any other."""
@@ -376,9 +423,7 @@ class Team:
                     if signum not in SIGNALS:
                         raise ValueError(signum)
                     self._warn(f"{connection.name} was asked to stop")
-                    if signal.getsignal(signum) == signal.SIG_IGN:  # as under nohup
-                        signum = signal.SIGTERM
-                    os.kill(os.getpid(), signum)
+                    self.stop(signum)
                 elif "heartbeat" not in message:
                     self._inbox.put((index, message))
         except Ended as verdict:
@@ -444,6 +489,19 @@ class Waiting:
         if now >= self._next:
             self._next = now + REPORT
             self._warn(f"waiting for {name}, {now - self._began:.0f} s so far")
+
+
+def find_reason(error: Exception) -> str:
+    """Return the reason that an error of TensorFlow gives, in one line.
+
+    Before the reason there may be the places in the graph and in the program, after it
+    what the remote side repeats.
+    """
+    text = getattr(error, "message", "") or str(error)
+    text = re.split(r"^Node: .*$", text, flags=re.MULTILINE)[-1]
+    text = " ".join(AFTER_REASON.split(text)[0].split())
+    half = MAX_REASON // 2
+    return text if len(text) <= MAX_REASON else f"{text[:half]} … {text[-half:]}"
 
 
 def describe_differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import threading
 import corpora
 import pytest
 
+from transformer import alignment
 from transformer.commands import translate
 from transformer.runtime.progress import format_count
 from transformer.text.lines import TolerantReader, remove_display_marks
@@ -85,9 +86,12 @@ def test_soft_hyphens_and_marks_of_direction_are_removed(run, trained):
     with Translator(trained) as translator:
         [[expected]] = translator.translate([plain], [plain], alignments=True)
         assert translator.translate([marked], [marked], alignments=True) == [[expected]]
-        assert translator.score([marked], [marked]) == translator.score(
-            [plain], [plain]
-        )
+        heads = alignment.list_heads(translator.hp)
+        for method, options in ((translator.score, ()), (translator.align, [heads])):
+            of_plain = method([plain], [plain], *options)
+            assert method([marked], [marked], *options) == of_plain
+            with pytest.raises(ValueError, match="expected 1 target line, .* got 2"):
+                method([plain], [plain, plain], *options)
     meaningful = "1\u200b2\u200c3\u200d"  # as in Khmer, Persian and Hindi
     assert remove_display_marks(meaningful) == meaningful
 

@@ -506,13 +506,7 @@ class Translator(BaseTranslator):
         Raises:
           ValueError: `sources` or `targets` is a string, or their numbers differ.
         """
-        sources = as_lines(sources)
-        targets = as_lines(targets)
-        if len(sources) != len(targets):
-            raise SettingsError(
-                f"score: expected {format_count(len(sources), 'target line')}, one for "
-                f"each source line, got {len(targets):,}"
-            )
+        sources, targets = _as_line_pairs(sources, targets)
         results = [NEVER if target.strip() else 0.0 for target in targets]
         for batch in self.pair_batches(sources, targets):
             scores = self.inspect(
@@ -542,7 +536,11 @@ class Translator(BaseTranslator):
           For each line, the Pairs from each head. A line without pieces on one side has
           no pairs. Instead of Pairs there is None if the words of the vocabulary are
           not those between spaces.
+
+        Raises:
+          ValueError: `sources` or `targets` is a string, or their numbers differ.
         """
+        sources, targets = _as_line_pairs(sources, targets)
         layers = range(self.hp.decoder_blocks)
         names = [f"decoder/block_{layer}/cross_attention" for layer in layers]
         results: List[List[Optional[alignment.Pairs]]] = [
@@ -585,6 +583,17 @@ class Translator(BaseTranslator):
             ]
             for n_best in translations
         ]
+
+
+def _as_line_pairs(sources, targets) -> Tuple[List[str], List[str]]:
+    """Return lines and their translations as in `as_lines`, of equal number."""
+    sources, targets = as_lines(sources), as_lines(targets)
+    if len(sources) != len(targets):
+        raise SettingsError(
+            f"expected {format_count(len(sources), 'target line')}, one for each source "
+            f"line, got {len(targets):,}"
+        )
+    return sources, targets
 
 
 def _as_ids(prefix: Any) -> List[int]:

@@ -5,6 +5,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -179,6 +180,47 @@ def test_what_libretranslate_accepts_is_accepted(server, fields):
     assert ask(server, "/translate", fields)[1]["translatedText"] == "EIN HUND"
 
 
+@pytest.mark.parametrize(
+    "path, headers, encoding",
+    [
+        ("//translate", {}, "utf-8"),
+        ("/translate", {"Content-Type": "application/vnd.api+json"}, "utf-8"),
+        ("/translate", {"Content-Encoding": "identity"}, "utf-8"),
+        ("/translate", {}, "utf-8-sig"),  # with a byte order mark
+        ("/translate", {}, "utf-16"),
+    ],
+)
+def test_requests_as_libretranslate_understands_them(server, path, headers, encoding):
+    body = json.dumps({"q": TEXT, "source": "de", "target": "en"}, ensure_ascii=False)
+    answer = ask(server, path, headers=headers, body=body.encode(encoding))
+    assert answer[1] == {"translatedText": TEXT.upper()}
+
+
+def test_only_the_paths_of_libretranslate_may_have_more_slashes(server):
+    """A proxy may protect other paths, as /metrics in docs/serving.md."""
+    for path in ("/metrics", "/models", "/"):
+        assert ask(server, path)[0] == 200
+        assert ask(server, "/" + path)[0] == 404
+    assert ask(server, "///languages")[0] == 200
+
+
+def test_empty_fields_of_a_form_are_ignored(server):
+    """But what stands after an "&" in a text is not lost silently."""
+    answer = ask(server, "/translate?target=en&", body="&q=a&&x=&", headers=FORM)
+    assert answer[1]["translatedText"] == "A"
+    answer = ask(server, "/translate", body="q=a&b&target=en", headers=FORM)
+    assert check_error(answer)[0] == 400
+
+
+@pytest.mark.parametrize("source", ["zh", "zh-Hans"])
+@pytest.mark.parametrize("code", ["zh", "ZH-hans"])
+def test_both_codes_of_a_language_name_it(model, source, code):
+    model.languages = (source, "en")
+    with serve([model]) as server:
+        fields = {"q": "x", "source": code, "target": "en"}
+        assert ask(server, "/translate", fields)[1] == {"translatedText": "X"}
+
+
 @pytest.mark.parametrize("language", ["de", "EN"])
 @pytest.mark.parametrize("q", ["ein  Hund\n", ["ein", "Hund"]], ids=str)
 def test_a_text_in_the_target_language_is_returned(server, model, language, q):
@@ -191,15 +233,42 @@ def test_a_text_in_the_target_language_is_returned(server, model, language, q):
 
 def test_errors_name_the_field(server):
     for fields, name in (
-        ({"source": "de", "target": "en"}, "`q`"),
-        ({"q": "x", "source": "de"}, "`target`"),
-        ({"q": "x", "target": "en", "n_best": 2}, "n_best"),
-        ({"text": "x", "source": "de"}, "`source`"),
-        ({"txt": "x"}, "`txt`"),
+        ({"source": "de", "target": "en"}, " q "),
+        ({"q": "x", "source": "de"}, " target "),
+        ({"q": "x", "target": "en", "n_best": 2}, " n_best"),
+        ({"text": "x", "source": "de"}, "'source'"),
+        ({"txt\n`": "x"}, r"'txt\n`'"),
     ):
         status, sentence = check_error(ask(server, "/translate", fields))
         assert status == 400 and name in sentence
     assert check_error(ask(server, "/detect", {}))[0] == 400
+
+
+VALUES = (None, -1, 1.5, True, "x", [], [5], [None], [1] * 600, {}, 10**4)
+
+
+@pytest.mark.parametrize(
+    "kind", [requests.See, requests.Texts, requests.Detect, requests.LibreTranslate]
+)
+def test_errors_are_in_the_words_of_json(kind):
+    """Not those of Python or of the library that checks the fields."""
+    required = {"target": "en"} if kind is requests.LibreTranslate else {}
+    for name in set(kind.__struct_fields__) & {"q", "text"}:
+        required[name] = "x"
+    sentences = []
+    for name in kind.__struct_fields__:
+        for value in VALUES:
+            try:
+                requests._convert({**required, name: value}, kind)
+            except requests.RequestError as error:
+                sentences.append(str(error))
+    assert sentences
+    for sentence in sentences:
+        assert re.match(r"Expected \w+(\[0\])? to be .*\.", sentence)
+        assert not re.search(r"[`$]|\b(str|int|float|bool|array|None)\b", sentence)
+    if kind is requests.Texts:
+        expected = "Expected text to be a string or a list of strings, got null."
+        assert expected in sentences
 
 
 def test_every_q_of_a_form_is_translated(server):
@@ -222,7 +291,8 @@ def test_the_query_has_fields_of_a_form_only(server):
         ({"Content-Encoding": "gzip"}, gzip.compress(b'{"text": "x"}')),
     ):
         answer = ask(server, path, body=body, headers=headers)
-        assert check_error(answer)[0] == 415
+        status, sentence = check_error(answer)
+        assert status == 415 and ("compressed" in sentence) == (body != "y")
     assert check_error(ask(server, "/see?text=x", body="", headers=FORM))[0] == 415
 
 

@@ -1,4 +1,7 @@
-"""The English names of languages, which clients of LibreTranslate show."""
+"""The codes and English names of languages, as clients of LibreTranslate know them."""
+
+# LibreTranslate 1.9.6 answers with the second, and understands both.
+SYNONYMS = {"pb": "pt-br", "zh": "zh-hans", "zt": "zh-hant"}
 
 NAMES = {
     "ar": "Arabic",
@@ -59,6 +62,11 @@ NAMES = {
     "zh-hans": "Chinese",
     "zh-hant": "Chinese (traditional)",
 }
+
+
+def normalize_code(code: str) -> str:
+    """Return the code of a language in lower case, the same for all its spellings."""
+    return SYNONYMS.get(code.lower(), code.lower())
 
 
 def name_language(code: str) -> str:

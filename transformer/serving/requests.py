@@ -26,6 +26,7 @@ from typing import (
 
 import msgspec
 
+from transformer.serving.languages import normalize_code
 from transformer.text import sentences
 from transformer.text.lines import remove_display_marks
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
@@ -41,6 +42,17 @@ MAX_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search f
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
+
+TYPES = {  # of msgspec's errors
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a decimal number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "a string",
+    "str | array": "a string or a list of strings",
+}
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 Index = Annotated[int, msgspec.Meta(ge=0)]
@@ -107,15 +119,19 @@ class TranslateRequest(NamedTuple):
 
 
 def media_type(content_type: str) -> str:
-    """Return the media type in a Content-Type header, without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
+    """Return the media type in a Content-Type header, without its parameters.
+
+    A type that ends with +json is JSON (RFC 6839, 3.1).
+    """
+    name = content_type.partition(";")[0].strip().lower()
+    return JSON if re.fullmatch(r"application/.*\+json", name) else name
 
 
 def parse_fields(body: bytes, content_type: str, query: bytes = b"") -> Dict[str, Any]:
     """Parse the fields of a request.
 
     Args:
-      body: JSON in UTF-8, a form, or nothing.
+      body: JSON in UTF-8 (or UTF-16 or UTF-32), a form, or nothing.
       content_type: the header of the request.
       query: the query of the URL; a form may have fields in both.
 
@@ -125,7 +141,7 @@ def parse_fields(body: bytes, content_type: str, query: bytes = b"") -> Dict[str
     if media_type(content_type) != JSON:
         return _parse_form(body, content_type, query)
     try:
-        fields = json.loads(body.decode("utf-8"))
+        fields = json.loads(body)
     except (ValueError, RecursionError):
         raise RequestError(400, "The request is not JSON in UTF-8.") from None
     if not isinstance(fields, dict):
@@ -158,10 +174,12 @@ def _parse_form(body, content_type, query):
 
 
 def _parse_pairs(text):
-    if not text:  # an error for Python 3.10
+    """Parse a form; refuse a field without "=": mostly text after an "&" of its own."""
+    pairs = [pair for pair in text.decode("utf-8").split("&") if pair]
+    if not pairs:  # an error for Python 3.10
         return []
     return urllib.parse.parse_qsl(
-        text.decode("utf-8"), True, True, errors="strict", max_num_fields=MAX_FIELDS
+        "&".join(pairs), True, True, errors="strict", max_num_fields=MAX_FIELDS
     )
 
 
@@ -260,11 +278,11 @@ def _parse_libretranslate(fields, models, split):
             raise RequestError(400, f"Expected q or {name}, got both.")
     if request.format not in ("text", "", None):
         raise RequestError(
-            400, f"Expected the format text, got {request.format[:40]!r}."
+            400, f"Expected format to be text, got {request.format[:40]!r}."
         )
-    wanted = (request.source or "auto").lower(), request.target.lower()
+    wanted = normalize_code(request.source or "auto"), normalize_code(request.target)
     for index, model in enumerate(models):
-        source, target = (language.lower() for language in model.languages)
+        source, target = map(normalize_code, model.languages)
         is_copy = wanted in ((source, source), (target, target))
         if is_copy or wanted in ((source, target), ("auto", target)):
             return TranslateRequest(
@@ -289,9 +307,29 @@ def _convert(fields, kind: Type[Fields], strict: bool = True) -> Fields:
     try:
         return msgspec.convert(fields, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise RequestError(400, f"{error}.") from None
+        raise RequestError(400, _describe_error(str(error))) from None
     except UnicodeEncodeError:  # the name of a field is not Unicode
-        raise RequestError(400, "Object contains an unknown field.") from None
+        raise RequestError(400, "A field is unknown.") from None
+
+
+def _describe_error(error: str) -> str:
+    """Return an error of msgspec as a sentence in the words of the interface."""
+    match = re.fullmatch("Object missing required field `(.*)`", error)
+    if match:
+        return f"The field {match[1]} is missing."
+    match = re.fullmatch("Object contains unknown field `(.*)`", error, re.S)
+    if match:
+        return f"The field {match[1][:40]!r} is unknown."
+    match = re.fullmatch(
+        r"Expected `([^`]*)`([^`]*?)(?:, got `([a-z]*)`)? - at `\$\.([^`]*)`", error
+    )
+    if not match:
+        return f"{error}."
+    names, limit, actual, field = match.groups()
+    expected = TYPES.get(names) or " or ".join(map(TYPES.get, names.split(" | ")))
+    return f"Expected {field} to be {expected}{limit}" + (
+        f", got {TYPES[actual]}." if actual else "."
+    )
 
 
 def _choose_model(index, models):

@@ -44,6 +44,16 @@ SECONDS_TO_READ = 60  # within which a client must read each MiB of an answer
 SECONDS_TO_STOP = 20  # for clients to read their answers when the service stops
 SECONDS_TO_PROBE = 0.5  # whether a client that has stopped sending is still there
 MILLISECONDS_TO_TYPE = 500  # after which LibreTranslate's page asks for a translation
+# LibreTranslate accepts several slashes before its paths, because clients append
+# "/translate" to an address that may end with a slash.
+LIBRETRANSLATE_PATHS = (
+    "/detect",
+    "/frontend/settings",
+    "/health",
+    "/languages",
+    "/spec",
+    "/translate",
+)
 FORM_TYPES = (requests.JSON, requests.FORM, requests.MULTIPART)
 CLIENT_DISCONNECTED = 499  # the status in the log
 UNCHOSEN_HEAD = (
@@ -141,6 +151,9 @@ class Service:
         """Answer a request, count it, and log it in one line."""
         start = time.perf_counter()
         headers = Headers(scope=scope)
+        path = "/" + scope["path"].lstrip("/")
+        if path in LIBRETRANSLATE_PATHS:
+            scope = {**scope, "path": path}
         status = CLIENT_DISCONNECTED
 
         async def send_with_headers(message):
@@ -341,8 +354,10 @@ async def _read_fields(
     wrong_type = RequestError(
         415, f"The request is not of type {' or '.join(content_types)}."
     )
-    if not (is_known or query) or "content-encoding" in request.headers:
+    if not (is_known or query):
         raise wrong_type
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestError(415, "The request is compressed: send it as it is.")
     length = int(request.headers.get("content-length", "0"))
     body = bytearray()
     if length <= requests.MAX_BYTES:

@@ -45,7 +45,7 @@ MULTIPART = "multipart/form-data"
 
 TYPES = {  # of msgspec's errors
     "array": "a list",
-    "bool": "true or false",
+    "bool": "a boolean",
     "float": "a decimal number",
     "int": "a whole number",
     "null": "null",

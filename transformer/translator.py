@@ -590,8 +590,8 @@ def _as_line_pairs(sources, targets) -> Tuple[List[str], List[str]]:
     sources, targets = as_lines(sources), as_lines(targets)
     if len(sources) != len(targets):
         raise SettingsError(
-            f"expected {format_count(len(sources), 'target line')}, one for each source "
-            f"line, got {len(targets):,}"
+            f"expected {format_count(len(sources), 'target line')}, one for each "
+            f"source line, got {len(targets):,}"
         )
     return sources, targets
 

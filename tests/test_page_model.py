@@ -233,6 +233,29 @@ def test_what_the_page_cannot_compute_is_refused_by_name(digits, tmp_path):
         weights.refuse_unsupported(hparams.load(logdir), load_vocabularies(logdir))
 
 
+def test_each_setting_is_computed_or_refused():
+    """A new setting belongs to one of these."""
+    refused = {
+        "max_relative_position": 1,
+        "proximity_bias": True,
+        "pad_sources_to": 1,
+        "min_length": 1,
+        "no_repeat_ngram": 1,
+        "repetition_penalty": 2.0,
+        "keep_open": True,
+    }
+    for name, value in refused.items():
+        hp = dataclasses.replace(hparams.HParams(), **{name: value})
+        assert weights.list_unsupported(hp) == [name]
+    computed = {*weights.SETTINGS, "dialect", "positions", "beam_size"}
+    computed |= {"num_blocks", "num_encoder_blocks", "num_decoder_blocks", "d_ff"}
+    computed |= {"joint_vocab", "source_vocab_size", "target_vocab_size"}
+    of_sampling = {*hparams.SAMPLING, "seed"}
+    of_batches = {"decode_batch_size", "decode_precision", "deterministic"}
+    settings = {*hparams.MODEL_DEFAULTS, *hparams.DECODING}
+    assert settings - computed - of_sampling - of_batches == set(refused)
+
+
 # The model and the search
 
 
@@ -253,6 +276,8 @@ def test_ids_and_scores_of_each_dialect_are_those_of_tensorflow(
 @pytest.mark.parametrize("name", ["beam", "greedy"])
 def test_a_trained_model_translates_the_same(trained, lines, name):
     changes = {"search": name}
+    if name == "beam":
+        changes["length_penalty_form"] = "power"
     with open_translator(trained, changes) as translator:
         for kernels in [("kernels.wasm",), ()]:
             exported = export(trained, changes=changes)

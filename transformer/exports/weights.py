@@ -61,6 +61,7 @@ SETTINGS = (
     "search",
     "num_hypotheses",
     "length_penalty",
+    "length_penalty_form",
     "max_extra_length",
     "max_source_length",
 )
@@ -76,6 +77,8 @@ def list_unsupported(hp: HParams) -> List[str]:
         f"the search {hp.search}": hp.search not in ("beam", "greedy"),
         "min_length": hp.min_length > 0,
         "no_repeat_ngram": hp.no_repeat_ngram > 0,
+        "repetition_penalty": hp.repetition_penalty != 1,
+        "keep_open": hp.keep_open,
     }
     return [name for name, is_so in is_used.items() if is_so]
 

@@ -52,7 +52,7 @@ class Engine {
     if (this.latest.key !== key) {
       const { settings } = this;
       const limit = Math.max(source.length + 1 + settings.max_extra_length, prefix.length + 1);
-      const options = { beamSize: settings.num_hypotheses, lengthPenalty: settings.length_penalty, prefix };
+      const options = { beamSize: settings.num_hypotheses, penalty: (length) => this.penalty(length), prefix };
       const { hypotheses, nodes } = search(this.model, this.model.encode([...source, EOS]), limit, options);
       const nBest = hypotheses.map(({ ids, score }) => ({
         ids: this.target.stripSpecial(ids), score, text: this.target.decode(ids).split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/).join(" "),
@@ -60,6 +60,10 @@ class Engine {
       this.latest = { key, result: { nBest, nodes } };
     }
     return this.latest.result;
+  }
+
+  penalty(length) {
+    return lengthPenalty(length, this.settings.length_penalty, this.settings.length_penalty_form);
   }
 
   // The decoder reads a given translation: { attention: kind → [layers, H, Tq, Tk],
@@ -121,7 +125,7 @@ class Engine {
       sum += logProbs[i];
       const isEnd = i === ids.length;
       const fate = isEnd ? { fate: isBest ? "ended" : "chosen", rank: isBest ? 0 : -1 } : { fate: "open", rank: -1 };
-      return { parent: i - 1, step: i + 1, piece, logProb: sum, score: sum / lengthPenalty(i + 1, this.settings.length_penalty), ...fate };
+      return { parent: i - 1, step: i + 1, piece, logProb: sum, score: sum / this.penalty(i + 1), ...fate };
     });
   }
 

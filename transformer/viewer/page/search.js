@@ -3,8 +3,9 @@
 
 const FORBIDDEN = [PAD, BOS];
 
-// The n best, best first: { hypotheses: [{ ids, score, … }], nodes }. `options`: { search,
-// beamSize, lengthPenalty, prefix }; limit: the largest number of pieces, with EOS.
+// The n best, best first: { hypotheses: [{ ids, score, … }], nodes }. limit: the largest
+// number of pieces, with EOS. options: { beamSize, penalty, prefix }; a score is the
+// log-probability / penalty(length).
 function search(model, memory, limit, options) {
   return options.beamSize > 1 ? beam(model, memory, limit, options) : greedy(model, memory, limit, options);
 }
@@ -20,7 +21,7 @@ function greedy(model, memory, limit, options) {
     const [{ piece, logProb }] = bestContinuations([best], logits, 1, forced);
     best = { ids: [...best.ids, piece], logProb };
   } while (best.ids[best.ids.length - 1] !== EOS);
-  return { hypotheses: [{ ...best, score: best.logProb / lengthPenalty(best.ids.length, options.lengthPenalty) }], nodes: [] };
+  return { hypotheses: [{ ...best, score: best.logProb / options.penalty(best.ids.length) }], nodes: [] };
 }
 
 // Beam search with a length penalty (section 6.1). Each step considers the 2K best
@@ -35,14 +36,14 @@ function beam(model, memory, limit, options) {
   let finished = []; // the K best so far
   let open = [{ ids: [], logProb: 0, parent: 0, node: -1 }];
   const isOpen = () => open.length > 0
-    && open[0].logProb / lengthPenalty(limit, options.lengthPenalty) > (finished[size - 1]?.score ?? -Infinity);
+    && open[0].logProb / options.penalty(limit) > (finished[size - 1]?.score ?? -Infinity);
   while (isOpen()) {
     const length = open[0].ids.length + 1;
     let logits;
     [logits, state] = model.step(open.map(({ ids }) => ids[ids.length - 1] ?? BOS), open.map(({ parent }) => parent), state);
     const forced = forcedPiece(length - 1, limit, options);
     const candidates = bestContinuations(open, logits, 2 * size, forced).map(({ parent, piece, logProb }) => {
-      const score = logProb / lengthPenalty(length, options.lengthPenalty);
+      const score = logProb / options.penalty(length);
       nodes.push({ parent: open[parent].node, step: length, piece, logProb, score, fate: "cut", rank: -1 });
       return { ids: [...open[parent].ids, piece], parent, logProb, score, node: nodes.length - 1 };
     });
@@ -99,7 +100,7 @@ function sortBest(items, valueOf) {
   return [...items].sort((a, b) => valueOf(b) - valueOf(a));
 }
 
-// ((5 + length) / 6) ^ alpha (Wu et al. 2016, equation 14).
-function lengthPenalty(length, alpha) {
-  return ((5 + length) / 6) ** alpha;
+// By default ((5 + length) / 6) ^ alpha (Wu et al. 2016, equation 14); or length ^ alpha.
+function lengthPenalty(length, alpha, form) {
+  return (form === "power" ? length : (5 + length) / 6) ** alpha;
 }

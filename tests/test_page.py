@@ -318,6 +318,10 @@ def test_a_page_with_a_model_translates_without_a_network(browser, models, tmp_p
         assert inspection["target"] == json.loads(json.dumps(expected["target"]))
         texts = [translation["text"] for translation in inspection["nBest"]]
         assert texts == [translation["text"] for translation in expected["nBest"]]
+    expected = inspect_line(models[0].translator, "7 7 1").without
+    actual = browser.until(f"{DATA}.without")
+    assert abs(expected - actual).max() < 1e-4
+    assert browser.run("document.querySelectorAll('#bars .bar').length") == 3
     values = browser.run("[...page.inspection.matrix('cross', 0, 1, false).values]")
     weights = inspect_line(models[0].translator, "7 7 1").attention["cross"][0, 1]
     assert max(abs(a - b) for a, b in zip(values, weights.ravel())) < 2e-5

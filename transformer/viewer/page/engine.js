@@ -87,16 +87,15 @@ class Engine {
     return { attention, logits, logProbs };
   }
 
-  // Inspect the translation of a text: what `to_json` of inspection.py returns. `pause` is
-  // awaited now and then; it throws if the result is no longer wanted.
-  async inspect({ text, prefix, target }, pause = async () => {}) {
+  // Inspect the translation of a text: what `to_json` of inspection.py returns, but for
+  // `without`, which takes longer: see `leaveOutWords`.
+  inspect({ text, prefix, target }) {
     const source = this.encode(text);
     this.checkIds(prefix);
     const { nBest, nodes } = this.search(source, prefix);
     const ids = target || nBest[0].ids;
     this.checkIds(ids);
     const { attention, logits, logProbs } = this.force(source, ids);
-    await pause();
     const sourceTokens = splitIntoWords(this.source, [...source, EOS]);
     const [numSource, numTarget] = [source.length + 1, ids.length + 1];
     const lengths = { encoder: [numSource, numSource], decoder: [numTarget, numTarget], cross: [numTarget, numSource] };
@@ -114,7 +113,6 @@ class Engine {
       alternatives: this.findAlternatives(logits),
       nodes: tree.map(({ parent, step, piece, logProb, score, fate, rank }) => [parent, step, piece, logProb, score, fate, rank]),
       nodePieces: Object.fromEntries(nodeIds.map((id) => [id, splitIntoWords(this.target, [id]).pieces[0]])),
-      without: await this.leaveOutWords(source, ids, sourceTokens.spans, logProbs, pause),
     };
   }
 
@@ -148,13 +146,16 @@ class Engine {
   }
 
   // How the log-probability of each target piece changes when the pieces of a source word
-  // are replaced by UNK: a row for each word.
-  async leaveOutWords(source, target, spans, logProbs, pause) {
+  // are replaced by UNK: a row for each word. `pause` is awaited now and then; it throws if
+  // the result is no longer wanted.
+  async leaveOutWords({ text, target }, pause = async () => {}) {
+    const source = this.encode(text);
+    const { logProbs } = this.force(source, target);
     const rows = [];
-    for (const [start, end] of spans.filter(([, last]) => last <= source.length)) {
+    for (const [start, end] of splitIntoWords(this.source, source).spans) {
+      await pause();
       const changed = source.map((id, i) => (i >= start && i < end ? UNK : id));
       rows.push(this.force(changed, target).logProbs.map((logProb, i) => logProb - logProbs[i]));
-      await pause();
     }
     return rows;
   }

@@ -46,9 +46,12 @@ class WasmKernels {
   load({ data, shape: [outs, ins], scale }) {
     const isInt8 = data instanceof Int8Array;
     const [paddedOuts, paddedIns] = [roundUp(outs, 4), roundUp(ins, 8)];
-    const padded = new data.constructor(paddedOuts * paddedIns);
-    for (let out = 0; out < outs; out += 1) {
-      padded.set(data.subarray(out * ins, (out + 1) * ins), out * paddedIns);
+    let padded = data;
+    if (outs !== paddedOuts || ins !== paddedIns) {
+      padded = new data.constructor(paddedOuts * paddedIns);
+      for (let out = 0; out < outs; out += 1) {
+        padded.set(data.subarray(out * ins, (out + 1) * ins), out * paddedIns);
+      }
     }
     const scales = new Float32Array(paddedOuts).fill(1);
     scales.set(scale || []);

@@ -22,8 +22,7 @@ function show() {
     view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
     showReading();
     showAttention();
-    replaceChildren(byId("bars"), makeBars(page.inspection));
-    byId("bars").classList.toggle("many", page.inspection.data.without.length > 15);
+    showBars();
     showTree();
   }
 }
@@ -39,6 +38,12 @@ function showReading() {
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
   }
+}
+
+function showBars() {
+  const { without } = page.inspection.data;
+  replaceChildren(byId("bars"), without ? makeBars(page.inspection) : "Leaving out words …");
+  byId("bars").classList.toggle("many", (without || []).length > 15);
 }
 
 function isSameRun() {

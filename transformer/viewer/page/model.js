@@ -231,33 +231,40 @@ function scaledDotProductAttention(queries, { keys, values }, visible, heads) {
   const context = new Float32Array(queries.length);
   for (let head = 0; head < heads; head += 1) {
     for (let q = 0; q < numQueries; q += 1) {
-      const query = q * width + head * size;
-      const logits = visible[q].map((k) => {
-        const key = k * width + head * size;
+      const query = q * width + head * size; // where its numbers begin
+      const logits = new Float64Array(visible[q].length);
+      for (let j = 0; j < logits.length; j += 1) {
+        const key = visible[q][j] * width + head * size;
         let sum = 0;
         for (let i = 0; i < size; i += 1) {
           sum += queries[query + i] * keys[key + i];
         }
-        return sum / Math.sqrt(size);
-      });
-      softmax(logits).forEach((weight, j) => {
-        const k = visible[q][j];
-        weights[(head * numQueries + q) * numKeys + k] = weight;
-        const value = k * width + head * size;
+        logits[j] = sum / Math.sqrt(size);
+      }
+      const normalizer = logSumExp(logits);
+      for (let j = 0; j < logits.length; j += 1) {
+        const weight = Math.exp(logits[j] - normalizer); // softmax
+        const value = visible[q][j] * width + head * size;
         for (let i = 0; i < size; i += 1) {
           context[query + i] += weight * values[value + i];
         }
-      });
+        weights[(head * numQueries + q) * numKeys + visible[q][j]] = weight;
+      }
     }
   }
   return [context, weights];
 }
 
-function softmax(logits) {
-  const largest = Math.max(...logits);
-  const exponentials = logits.map((logit) => Math.exp(logit - largest));
-  const sum = exponentials.reduce((a, b) => a + b, 0);
-  return exponentials.map((exponential) => exponential / sum);
+function logSumExp(logits) {
+  let largest = -Infinity;
+  for (let i = 0; i < logits.length; i += 1) {
+    largest = Math.max(largest, logits[i]);
+  }
+  let sum = 0;
+  for (let i = 0; i < logits.length; i += 1) {
+    sum += Math.exp(logits[i] - largest);
+  }
+  return largest + Math.log(sum);
 }
 
 // The position encodings of blocks/positions.py: a position and the width → Float32Array [D].

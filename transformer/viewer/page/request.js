@@ -50,11 +50,20 @@ async function refresh() {
       showStatus("");
       show();
       byId("heard").textContent = `Translation: ${textOf(inspection)}`;
+      await showWithout(inspection, request.signal);
     }
   } catch (error) {
     if (page.request === request) {
       await handleError(error);
     }
+  }
+}
+
+// Some sources compute the effect of leaving out words only after the rest.
+async function showWithout(inspection, signal) {
+  if (!inspection.data.without) {
+    inspection.data.without = await page.source.leaveOutWords(inspection, signal);
+    showBars();
   }
 }
 

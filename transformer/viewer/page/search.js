@@ -91,11 +91,6 @@ function likeliestPieces(logits, count) {
   return pieces;
 }
 
-function logSumExp(logits) {
-  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
-  return largest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
-}
-
 function sortBest(items, valueOf) {
   return [...items].sort((a, b) => valueOf(b) - valueOf(a));
 }

@@ -10,8 +10,8 @@ function readWeights(file) {
   const { __metadata__: metadata, ...entries } = JSON.parse(bytesToText(file.subarray(8, start)));
   const tensors = new Map();
   for (const [name, { dtype, shape, data_offsets: [begin, end] }] of Object.entries(entries)) {
-    const bytes = file.slice(start + begin, start + end); // a copy is aligned
-    const data = new TENSOR_TYPES[dtype](bytes.buffer);
+    const Type = TENSOR_TYPES[dtype];
+    const data = new Type(file.buffer, file.byteOffset + start + begin, (end - begin) / Type.BYTES_PER_ELEMENT);
     tensors.set(name, { shape, data: dtype === "F16" ? widenFloats(data) : data });
   }
   for (const [name, tensor] of tensors) {

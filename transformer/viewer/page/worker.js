@@ -5,6 +5,9 @@ let engine = null;
 const aborted = new Set(); // ids of calls whose result is no longer wanted
 
 function decodeBase64(text) {
+  if (Uint8Array.fromBase64) {
+    return Uint8Array.fromBase64(text);
+  }
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
@@ -13,7 +16,8 @@ const METHODS = {
     engine = new Engine(decodeBase64(weights), chooseKernels(kernels.map(decodeBase64)));
   },
   translate: (request) => engine.translate(request),
-  inspect: (request, pause) => engine.inspect(request, pause),
+  inspect: (request) => engine.inspect(request),
+  leaveOutWords: (request, pause) => engine.leaveOutWords(request, pause),
 };
 
 addEventListener("message", async ({ data: { id, method, request } }) => {

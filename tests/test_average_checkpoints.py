@@ -11,7 +11,8 @@ from conftest import HAS_BFLOAT16
 
 from transformer import hparams
 from transformer.logdir import checkpoints, manifests
-from transformer.logdir.names import checkpoint_path
+from transformer.logdir.history import DevScores
+from transformer.logdir.names import DEV_SCORES, checkpoint_path
 from transformer.translator import Translator
 
 
@@ -45,6 +46,33 @@ def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
             arrays[name].astype(np.float64) for arrays in checkpoints_read
         ) / len(checkpoints_read)
         np.testing.assert_array_equal(array, mean.astype(np.float32), name)
+
+
+@pytest.mark.parametrize("count, steps", [(2, "2, 6"), (3, "2, 4, 6")])
+def test_the_best_by_dev_score(logdir, tmp_path, capsys, count, steps):
+    """Also one that is kept only as the best."""
+    copied = corpora.copy_folder(logdir, tmp_path / "copied")
+    os.remove(os.path.join(copied, DEV_SCORES))
+    scores = DevScores(copied, 9)
+    for step, bleu in [(2, 30.0), (4, 20.0), (5, 50.0), (6, 40.0)]:
+        scores.add({"step": step, "bleu": bleu})
+    checkpoints.save_best(copied, 2)
+    for path in glob.glob(glob.escape(checkpoint_path(copied, 2)) + ".*"):
+        os.remove(path)
+    out = str(tmp_path / "out")
+    flags = ["average", "--logdir", copied, "--best"]
+    corpora.run_command(*flags, str(count), "--out", out)
+    assert f"of steps {steps}\n" in capsys.readouterr().out
+    arrays = [
+        corpora.read_variables(manifests.find_checkpoint(copied, int(step)))
+        for step in steps.split(", ")
+    ]
+    for name, array in corpora.read_variables(checkpoint_path(out, 6)).items():
+        if name != "global_step":
+            mean = sum(values[name].astype(np.float64) for values in arrays) / count
+            np.testing.assert_array_equal(array, mean.astype(np.float32), name)
+    message = corpora.refusal(capsys, *flags, "4", "--out", tmp_path / "other")
+    assert "--best: expected 2 to 3, the number of checkpoints with" in message
 
 
 @pytest.mark.skipif(not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs")

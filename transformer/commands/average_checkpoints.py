@@ -1,8 +1,11 @@
 """Average the newest checkpoints of a training run, as in section 6.1 of the paper.
 
     transformer-tf average --logdir logs/base --last 5 --out logs/mean
+    transformer-tf average --logdir logs/base --best 3 --out logs/mean
 
-It writes a log directory that all other commands can use.
+--best averages those with the best dev scores, of the checkpoints that are kept.
+
+The result is a log directory that all other commands can use.
 """
 
 import argparse
@@ -12,6 +15,8 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.logdir import manifests
+from transformer.logdir.history import rank_evaluated_steps
+from transformer.logdir.names import BEST, REGULAR
 from transformer.runtime.errors import SettingsError
 from transformer.runtime.files import new_folder, refuse_used, sweep_beside
 from transformer.text.vocabulary import copy_vocabularies
@@ -25,6 +30,12 @@ def parser() -> cli.Parser:
     parser = cli.make_parser("average", __doc__)
     cli.add_logdir(parser)
     cli.add_number(parser, "last", 5, "how many of the newest checkpoints")
+    cli.add_number(
+        parser,
+        "best",
+        0,
+        "how many, by dev score, instead of the newest; 0: the newest",
+    )
     parser.add_argument(
         "--out", required=True, type=cli.path, metavar="DIR", help="a new log directory"
     )
@@ -39,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    averaged = average_newest(args.logdir, args.last, args.warn)
+    averaged = average_kept(args.logdir, args.last, args.best, args.warn)
     with new_folder(args.out, "--out") as out:
         copy_vocabularies(args.logdir, out)
         hparams.save(hp, out)
@@ -59,15 +70,18 @@ class Averaged(NamedTuple):
     description: Dict[str, Any]  # of the last checkpoint
 
 
-def average_newest(logdir: str, count: int, warn: Callable[[str], None]) -> Averaged:
-    """Average the newest checkpoints of a log directory.
+def average_kept(
+    logdir: str, last: int, best: int, warn: Callable[[str], None]
+) -> Averaged:
+    """Average the newest checkpoints of a log directory, or the best ones.
 
     If a training run removes one of them in the meantime, average those that are the
-    newest now.
+    newest, or the best, now.
 
     Args:
       logdir: the log directory.
-      count: the number of checkpoints.
+      last: the number of checkpoints.
+      best: the number of checkpoints by dev score; 0: the newest are averaged.
       warn: function of a text.
 
     Raises:
@@ -75,25 +89,35 @@ def average_newest(logdir: str, count: int, warn: Callable[[str], None]) -> Aver
     """
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    steps = manifests.list_steps(logdir)
+    kept = [set(manifests.list_steps(logdir, kind)) for kind in (REGULAR, BEST)]
+    if best:
+        flag, count, kind = "--best", best, "checkpoints with a dev score"
+        ranked = rank_evaluated_steps(logdir)
+        steps = [step for step in ranked if step in set.union(*kept)]
+    else:
+        flag, count, kind = "--last", last, "checkpoints"
+        steps = sorted(kept[0], reverse=True)
     if len(steps) < 2:
         raise SettingsError(
-            f"{logdir}: expected two or more checkpoints to average, got {len(steps)}; "
+            f"{logdir}: expected two or more {kind} to average, got {len(steps)}; "
             "lower --save_every, or raise --keep_checkpoints, of "
             f"{command_name('train')}"
         )
     if not 2 <= count <= len(steps):
         raise SettingsError(
-            f"--last: expected 2 to {len(steps)}, the number of checkpoints in "
-            f"{logdir}, got {count}; {command_name('train')} keeps the number given by "
+            f"{flag}: expected 2 to {len(steps)}, the number of {kind} in {logdir}, "
+            f"got {count}; {command_name('train')} keeps the number given by "
             "--keep_checkpoints"
         )
-    steps = steps[-count:]
+    steps = sorted(steps[:count])
     try:
         paths = [manifests.find_checkpoint(logdir, step, warn) for step in steps]
         arrays = checkpoints.average(paths)
         return Averaged(steps, arrays, manifests.read_description(paths[-1]))
     except Exception:  # there are several kinds for a file that vanished
-        if set(steps).issubset(manifests.list_steps(logdir)):
+        if all(
+            before.issubset(manifests.list_steps(logdir, kind))
+            for kind, before in zip((REGULAR, BEST), kept)
+        ):
             raise
-    return average_newest(logdir, count, warn)
+    return average_kept(logdir, last, best, warn)

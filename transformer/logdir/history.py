@@ -348,6 +348,11 @@ class DevScores:
         """Return whether a step has been evaluated."""
         return any(row["step"] == step for row in self._rows)
 
+    def rank_steps(self) -> List[int]:
+        """Return the steps of the rows, best first; of equals, the first one first."""
+        rows = sorted(self._rows, key=quality_key, reverse=True)
+        return [int(row["step"]) for row in rows]
+
     def best(self) -> Optional[Dict[str, Any]]:
         """Return the best row, the first if tied; None without rows."""
         return max(self._rows, key=quality_key, default=None)
@@ -361,6 +366,24 @@ class DevScores:
         """Count the evaluations after the best one."""
         best = self.best()
         return len(self._rows) - 1 - self._rows.index(best) if best else 0
+
+
+def rank_evaluated_steps(logdir: str) -> List[int]:
+    """Return the steps with a dev score, best first.
+
+    Only those since the dev set or the search changed last are compared.
+
+    Raises:
+      LogDirectoryError: as in DevScores.
+    """
+    rows = read_dev_scores(logdir)
+    if not rows:
+        return []
+    newest = rows[-1]
+    scores = DevScores(
+        logdir, newest["step"], newest.get("dev", ""), newest.get("search")
+    )
+    return scores.rank_steps()
 
 
 def _search_of(row, segments, default) -> Dict[str, Any]:

@@ -107,6 +107,15 @@ def test_a_long_line_without_spaces_takes_no_long_time():
         "Max. 20 Personen dürfen hinein.",
         "Heinrich VIII. war König.",
         "Das war im 19. Jahrhundert.",
+        "Die Praxis liegt in der Hauptstr. Nr. 3.",
+        "Das Lager in der Industriestr. Halle 3 ist voll.",
+        "Nach Müller et al. 2010 ist das falsch, wie Schmidt et al. (2015) zeigen.",
+        "Jones et al. [12] sehen das anders.",
+        "Die Abt. Einkauf und der Abg. Weber stimmten dagegen.",
+        "Am 3. 10. 1990 war es so weit, am 24. 12. kam er.",
+        "Nimm tägl. 2 Tropfen.",
+        "Die Kundennr. 17 fehlt, siehe Gl. 5 und Rdnr. 3.",
+        "Das war die berühmte 9. Sinfonie.",
     ],
 )
 def test_a_german_abbreviation_ends_no_sentence(rules, text):
@@ -117,8 +126,27 @@ def test_a_german_abbreviation_ends_no_sentence(rules, text):
 @pytest.mark.parametrize(
     "text",
     [
+        "Smith et al. 2010 found this, as Jones et al. [12] did.",
+        "She lives at 5 Main St. Apt. 3, or in Elm St. No. 4.",
+        "In Ex. 3 and Thm. 4 we saw it, see App. B and Figs. A and C there.",
+        "Op. 27 No. 2 is famous.",
+        "The game is on Sat. June 3, the shop is open Mon. to Fri. from 9.",
+        "Add 2 tbsp. of oil and 3 oz. of milk.",
+    ],
+)
+def test_an_english_abbreviation_ends_no_sentence(rules, text):
+    assert sentences.split(text + " Good!", "en") == [(text, " "), ("Good!", "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Das ist Max. |Er ist mein Bruder.",
         "Er fand Nr. 5. |Die anderen fehlen.",
+        "Das steht auf S. 12. |Blättern Sie um.",
+        "Er ist 12. |Anna ist 9.",
+        "Er zog in die Karlstr. |Es gefiel ihm dort.",
+        "We use the app. |5 people do.",
         "Er wurde in Wien geboren. |1990 zog er nach Rom. |2 Jahre blieb er.",
         "1 2! |3 4 5? |6",
         "Never mind. |We go.",
@@ -127,7 +155,7 @@ def test_a_german_abbreviation_ends_no_sentence(rules, text):
     ],
 )
 def test_the_same_words_at_the_end_of_a_sentence(rules, text):
-    is_english = re.search(r"Never|\bI\b", text)
+    is_english = re.search(r"Never|We|\bI\b", text)
     language = "en" if is_english else "de"
     pairs = sentences.split(text.replace("|", ""), language)
     assert "|".join(map("".join, pairs)) == text

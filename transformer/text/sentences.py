@@ -24,18 +24,40 @@ CLOSING = "\"'”“’‘»«)]}"
 # Abbreviations that sentencex 1.0.32 does not know, in lower case and without the final
 # full stop. It has no way to add them.
 GERMAN = frozenset(
-    "allg anm aufl ausg bearb bes betr dipl durchschn ehem einschl entspr erm fa frdl "
-    "geb gebr gegr gem gest gez habil hl hrn hrsg ing inh inkl insb jew jur kgl lat "
-    "mult nachf nat pckg phil präs resp röm spez stellv städt teilw tel theol tsd ugs "
-    "urspr verh vorauss vors wg ziff zit zzgl ähnl österr ü".split()
+    "abg abt allg anm aufl ausg bearb bes betr bez bgm dipl durchschn ehem einschl em "
+    "entspr erm fa fam frdl frhr gde geb gebr gegr gem gest gez habil hl hrn hrsg ing "
+    "inh inkl insb insp jew jur kfm kgl lat ldkr lkr msgr mult nachf nat oblt pckg pfr "
+    "phil prov präs resp röm sekr spez staatssekr stellv stud städt techn teilw tel "
+    "theol tsd ugs urspr verf verh vorauss vors wg ziff zit zzgl ähnl österr ü".split()
 )
-ENGLISH = frozenset("approx assoc avg est incl tel temp".split())
+# An adjective in -lich: "tägl. 2 Tropfen". No German word ends like this.
+SHORT_ADJECTIVE = re.compile("[a-zäöüß]{2,}[bdgmnrt]l")
+ENGLISH = frozenset("approx assoc avg em est incl tel temp".split())
 # Abbreviations if a number follows: "No. 5", but "He said no."
 BEFORE_NUMBERS = frozenset(
-    "abb abs abschn anh anm apr art aufl aug bd bj bl buchst ch chap dec dez di ed eq "
-    "eqs feb ff fig figs fr ft jan kap max mi min mind mo no nos nov nr nrn oct okt "
-    "par pos pp pt rn sa sec sept str tab tel tz vol vols ziff".split()
+    "abb abs abschn al alg anh anl anm apr apt art aufl aug az bd bde beil bj bl bldg "
+    "buchst ch chap chs cl cor dec def dez di diagr do ed eq eqs ext feb febr ff fig "
+    "figs fn fr ft gl gln gr jan jg kap kat lem lfg lit ln max mi min mind mo no nos "
+    "nov nr nrn oct okt par para paras pg pkt pl pos pp prop props pt rdnr ref refs rm "
+    "rn rz sa sec secs sect sects sept ste str suppl tab taf tel thm thms tl tz ver "
+    "vers vol vols whg zi ziff".split()
 )
+# Abbreviations before a number, but words in lower case: "Ex. 3", "Op. 27".
+CAPITAL_BEFORE_NUMBERS = frozenset(
+    "app col ex exs mon op reg rem sat sun thu thurs tue tues wed".split()
+)
+# Ends of compounds that are abbreviations before a number: "Gartenstr. 5".
+ENDS_BEFORE_NUMBERS = ("str", "nr", "pl")
+# What may follow them besides a number.
+NUMBERED = (
+    r"(?:No|Nr|Nrn|Hausnr|Apt|Bldg|Haus|Halle|Rm|Ste|Suite|Whg|Zi)\b\.? ?\d"
+    "|Ecke [A-Z]"
+)
+# Streets, which may end a sentence: "Main St. Apt. 3", but "Main St. We left."
+STREETS = frozenset("ave blvd ln pl rd sq st str".split())
+# Abbreviations before a capital letter: "App. B", "Figs. A and B".
+BEFORE_LETTERS = frozenset("abb anh app eq eqs fig figs kap nr sec tab vol".split())
+LETTER = re.compile(r"[A-Z]\b(?!\.)")
 # Abbreviations that sentencex knows.
 KNOWN = frozenset(
     "adm art asst brig bzgl bzw ca capt cf cmdr co col dept dr e.g etc evtl fr ggf "
@@ -47,12 +69,28 @@ KNOWN = frozenset(
 # Nor does it see an end before a number: "Er kam. 1990 ging er."
 MISSED = re.compile(r"(?:…|[.!?][)\]]|[!?]{2})[\"”“’»«]*$")
 ROMAN = re.compile(r"[IVX]{2,}")
-NUMBER = re.compile(r"\d|[IVXLC]+\b")
+NUMBER = re.compile(rf"[\[(]?\d|[IVXLC]+\b|{NUMBERED}")
 # After these of BEFORE_NUMBERS, "I" is the English pronoun: "He said no. I left." After
 # the others, it is a number: "Vol. I".
 BEFORE_PRONOUN = frozenset("apr aug dec ed feb jan max min no nov oct".split())
 PRONOUN = re.compile(r"I\b")
 WORD = re.compile(r"\S+")
+# A number before a noun is an ordinal after these, or one word later: "im 2. Stock",
+# "die berühmte 9. Sinfonie", but "Er ist 12. Anna ist 9."
+BEFORE_ORDINALS = frozenset(
+    "ab als am an ans auf aus bei beim bis das dein deine dem den der des dessen die "
+    "diese diesem diesen dieser dieses durch ein eine einem einen einer eines für "
+    "gegen ihr ihre ihrem ihren ihrer im in ins jede jedem jeden jeder jedes kein "
+    "keine mein meine meinem meinen meiner mit nach nur oder ohne sein seine seinem "
+    "seinen seiner seit sowie um und unser unsere unserem unserer unter vom von vor "
+    "zum zur zwischen über".split()
+)
+MONTH = re.compile(
+    "(?:Jan|Jän|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Oct|Nov|Dez|Dec|May)"
+)
+# The rest of a date after its day, "3. 10. 1990" or "1. 1.", and after its month.
+MONTH_AND_YEAR = re.compile(r"(?:0?[1-9]|1[0-2])\. ?(?:\d|[a-z])")
+YEAR = re.compile(r"\d{4}\b")
 # What a sentence may begin with after a number, but no noun: "am 3. Oktober", but "Er
 # fand Nr. 5. Die anderen fehlen."
 NO_NOUNS = frozenset(
@@ -62,6 +100,7 @@ NO_NOUNS = frozenset(
     "wie wir wo zu".split()
 )
 WINDOW = 2000  # characters of a line that sentencex reads at once
+LOOK_AHEAD = 100  # characters after an end that decide whether it is one
 # Languages that are written without spaces between sentences.
 UNSPACED = frozenset("zh zho cmn yue ja jpn".split())
 
@@ -141,13 +180,19 @@ def _find_starts(text: str, language: str) -> Iterator[int]:
         position += len(line)
         if stripped:
             yield start
-        words = ["", ""]  # the last two
+        words = ["", "", ""]  # the last three
         pieces = split_line(stripped)
-        for piece, next_piece in zip(pieces, pieces[1:] + [""]):
-            start += len(piece)
-            words = (words + piece.split())[-2:]
-            if next_piece and not _goes_on(words, piece, next_piece, language):
-                yield start + len(next_piece) - len(next_piece.lstrip())
+        # Someone who begins a line with a small letter may begin each sentence so.
+        has_capitals = _base(language) != "en" or not stripped[:1].islower()
+        end = 0
+        for piece in pieces:
+            end += len(piece)
+            rest = stripped[end : end + LOOK_AHEAD]
+            words = (words + piece.split())[-3:]
+            if not rest.strip() or (has_capitals and _is_inside(piece, rest)):
+                continue
+            if not _goes_on(words, piece, rest, language):
+                yield start + end + len(rest) - len(rest.lstrip())
 
 
 def _choose_splitter(language: str) -> Callable[[str], List[str]]:
@@ -231,55 +276,84 @@ def _begins_with_pronoun(text, word, language):
     return is_english and _bare_word(word) in BEFORE_PRONOUN and PRONOUN.match(text)
 
 
-def _goes_on(words, piece, next_piece, language):
+def _is_inside(piece, rest):
+    """Return whether a small letter follows a piece, which is no question."""
+    following = rest.lstrip().lstrip(OPENING)
+    return following[:1].islower() and not piece.rstrip().endswith(("!", "?", "…"))
+
+
+def _goes_on(words, piece, rest, language):
     """Return whether a sentence goes on after a piece, although the splitter ended it.
 
     Args:
-      words: the last two words of the line up to the end of the piece.
+      words: the last three words of the line up to the end of the piece.
       piece: a piece of a line.
-      next_piece: the piece after it.
+      rest: the text after it, LOOK_AHEAD characters.
       language: the language of the text.
     """
-    before, word = words[0], words[-1].rstrip(")]")
+    word = words[-1].rstrip(")]")
     if not word.endswith("."):
         return False
-    is_apart = piece[-1].isspace() or next_piece[0].isspace()
+    is_apart = piece[-1].isspace() or rest[0].isspace()
     if not is_apart:  # "Dipl.-Ing."; in Chinese, white space is not needed
-        return next_piece[0] < "\u2e80"
+        return rest[0] < "\u2e80"
     base = _base(language)
-    following = next_piece.lstrip().lstrip(OPENING)
-    is_lower = following[:1].islower()
+    following = rest.lstrip().lstrip("\"'“„‘‚«»{")
     bare = _bare_word(word)
-    if bare in BEFORE_NUMBERS or bare.endswith("str"):
-        is_number = NUMBER.match(following)
-        if is_number and not _begins_with_pronoun(following, word, language):
+    if _is_before_number(bare, word) and not _begins_with_pronoun(
+        following, word, language
+    ):
+        if NUMBER.match(following):
             return True
-        if is_lower:
+        if bare in BEFORE_LETTERS and LETTER.match(following):
             return True
-    if is_lower and base != "en":
+    if bare in CAPITAL_BEFORE_NUMBERS and MONTH.match(following):
+        return True
+    if bare in STREETS and re.match(NUMBERED, following):
         return True
     if base in ("en", "") and bare in ENGLISH:
         return True
     if base in ("de", ""):
-        return bare in GERMAN or _is_ordinal(_bare_word(before), bare, following)
+        is_short = bare in GERMAN or SHORT_ADJECTIVE.fullmatch(word[:-1])
+        return bool(is_short) or _is_ordinal(words, bare, following)
     return False
 
 
-def _is_ordinal(before, number, following):
+def _is_before_number(bare, word):
+    """Return whether a word is an abbreviation if a number follows.
+
+    Args:
+      bare: the word, as `_bare_word` returns it.
+      word: the word.
+    """
+    if bare in CAPITAL_BEFORE_NUMBERS:
+        return word.lstrip(OPENING)[:1].isupper()
+    return bare in BEFORE_NUMBERS or bare.endswith(ENDS_BEFORE_NUMBERS)
+
+
+def _is_ordinal(words, number, following):
     """Return whether a number and a full stop are an ordinal: "am 3. Oktober".
 
     Args:
-      before: the word before the number.
-      number: a word that may be a number, without its full stop.
+      words: the last three words, of which the last may be a number.
+      number: this word, without its full stop.
       following: the text after the full stop.
     """
+    if not number.isdigit() or len(number) > 2:
+        return False
+    if MONTH.match(following) or MONTH_AND_YEAR.match(following):
+        return True
+    before = words[-2].lower()
+    if re.fullmatch(r"\d{1,2}\.", before):  # the day of a date
+        return bool(YEAR.match(following))
     first_word = re.match(r"\w*", following).group().lower()
+    if not following[:1].isalpha() or first_word in NO_NOUNS:
+        return False
+    is_adjective = words[-2].isalpha() and words[-2].islower()
     return (
-        number.isdigit()
-        and len(number) <= 2
-        and following[:1].isalpha()
-        and first_word not in NO_NOUNS
-        and before not in BEFORE_NUMBERS  # "Nr. 5."
+        before in BEFORE_ORDINALS
+        or not before
+        or (is_adjective and words[-3].lower() in BEFORE_ORDINALS)
     )
 
 

@@ -168,6 +168,7 @@ def test_what_is_not_multipart_is_rejected(server, headers, body):
     "fields",
     [
         {"format": None},
+        {"format": "html"},
         {"alternatives": "0", "source": None},
         {"source": "DE", "target": "EN"},
         {"source": "", "format": "", "alternatives": -1},
@@ -219,6 +220,18 @@ def test_both_codes_of_a_language_name_it(model, source, code):
     with serve([model]) as server:
         fields = {"q": "x", "source": code, "target": "en"}
         assert ask(server, "/translate", fields)[1] == {"translatedText": "X"}
+
+
+def test_html_without_markup_is_text(server):
+    """Clients ask for HTML by default, and LibreTranslate's page for "a < b > c"."""
+    fields = {"target": "en", "format": "html"}
+    answer = ask(server, "/translate", {"q": "a < b > c & d", **fields})
+    assert answer[1]["translatedText"] == "A < B > C & D"
+    for markup in ("<b>x", "x</P>", "<!-- x -->", "a &amp; b", "&#228;"):
+        status, sentence = check_error(
+            ask(server, "/translate", {"q": ["x", markup], **fields})
+        )
+        assert status == 400 and "markup" in sentence
 
 
 @pytest.mark.parametrize("language", ["de", "EN"])

@@ -258,6 +258,9 @@ def test_leaving_a_word_out_changes_what_unk_changes(inspection, translator, lin
 def test_another_translation_can_be_inspected(inspection, translator, lines):
     other = inspect_line(translator, lines[0], target=inspection.best_ids[2])
     assert other.target.ids[:-1] == inspection.best_ids[2]
+    for name in ("prefix", "target"):
+        with pytest.raises(ValueError, match=f"^{name}: expected ids .* got 0"):
+            inspect_line(translator, lines[0], **{name: [0]})
     assert other.n_best[0].text == inspection.n_best[0].text
     with pytest.raises(ValueError, match="without pieces"):
         inspect_line(translator, "  ")

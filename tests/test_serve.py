@@ -205,7 +205,7 @@ def test_health_and_models(server):
         (400, {"text": "x", "other": 1}),
         (400, {"text": "x", "n_best": 3}),
         (400, {"q": "x", "target": "fr"}),
-        (400, {"q": "x", "target": "en", "format": "html"}),
+        (400, {"q": "<b>x</b>", "target": "en", "format": "html"}),
         (400, {"q": "x", "target": "en", "text": "x"}),
         (400, []),
         (413, {"text": "x" * (requests.MAX_CHARACTERS + 1)}),
@@ -539,6 +539,11 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
         ("/detect", "200 400 403 413 415 421"),
     ):
         assert list(openapi["paths"][path]["post"]["responses"]) == statuses.split()
+    for path in {
+        path for path, methods in openapi["paths"].items() if "get" in methods
+    }:
+        assert list(openapi["paths"][path]["get"]["responses"]) == ["200", "421"]
+        assert ask(server, path, headers={"Host": "example.org"})[0] == 421
     for path, methods in openapi["paths"].items():
         for method in ("GET", "POST"):
             status = ask(server, path, method=method)[0]

@@ -352,13 +352,17 @@ class Translator(BaseTranslator):
         return translations
 
     def encode_prefixes(
-        self, prefixes: Sequence[Union[str, Sequence[int]]], lines: Sequence[str]
+        self,
+        prefixes: Sequence[Union[str, Sequence[int]]],
+        lines: Sequence[str],
+        name: str = "prefix",
     ) -> List[List[int]]:
         """Encode the beginnings of translations, and check them.
 
         Args:
           prefixes: a text, or a list of ids, for each line.
           lines: the lines that they are for.
+          name: what an error calls them.
         """
         if len(prefixes) != len(lines):
             raise SettingsError(
@@ -376,7 +380,7 @@ class Translator(BaseTranslator):
         for piece in itertools.chain(*ids):
             if piece in special or not 0 < piece < target.size:
                 raise SettingsError(
-                    f"prefix: expected ids of pieces below {target.size:,}, without "
+                    f"{name}: expected ids of pieces below {target.size:,}, without "
                     f"padding, beginning or end, got {piece}"
                 )
         return ids

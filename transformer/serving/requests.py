@@ -42,6 +42,7 @@ MAX_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search f
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
+MARKUP = re.compile("<[a-z/!?]|&[a-z#]", re.I)  # a tag, or a character of HTML
 
 TYPES = {  # of msgspec's errors
     "array": "a list",
@@ -276,7 +277,13 @@ def _parse_libretranslate(fields, models, split):
     for name in Texts.__struct_fields__:
         if name in fields:  # only unknown to LibreTranslate
             raise RequestError(400, f"Expected q or {name}, got both.")
-    if request.format not in ("text", "", None):
+    texts = request.q if isinstance(request.q, list) else [request.q]
+    if request.format == "html":
+        if any(map(MARKUP.search, texts)):
+            raise RequestError(
+                400, "Expected format to be text, got 'html', and a text with markup."
+            )
+    elif request.format not in ("text", "", None):
         raise RequestError(
             400, f"Expected format to be text, got {request.format[:40]!r}."
         )

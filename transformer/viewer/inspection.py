@@ -88,7 +88,7 @@ def inspect_line(
     best_ids = [vocabularies.target.strip_special(ids) for ids, _ in n_best]
     if target is None:
         target = best_ids[0]
-    [target] = translator.encode_prefixes([list(target)], [line])
+    [target] = translator.encode_prefixes([list(target)], [line], "target")
     attention, log_probs, target_log_probs = _run_model(
         translator, source, target, padding
     )

@@ -9,7 +9,7 @@ import sentencepiece
 from corpora import write_lines
 
 from transformer.commands.advice import advice_for
-from transformer.runtime.errors import VocabularyNotFound
+from transformer.runtime.errors import CorpusError, VocabularyNotFound
 from transformer.text.lines import read_lines
 from transformer.text.sentencepiece_model import has_visible_text, split_for_trainer
 from transformer.text.vocabulary import (
@@ -129,10 +129,26 @@ def test_invisible_text_is_recognized_without_the_trainer(line):
         assert has_visible_text(line + character)
 
 
-def test_invisible_text_is_refused(tmp_path):
-    path = write_lines(tmp_path / "a", INVISIBLE)
-    with pytest.raises(ValueError, match="has no visible characters"):
-        train_vocabulary([path], str(tmp_path / "m"), SIZE, model_type="bpe")
+@pytest.mark.parametrize("line", [*INVISIBLE, "\n".join(INVISIBLE)], ids=ascii)
+def test_invisible_text_is_refused_before_the_trainer_is_called(
+    tmp_path, monkeypatch, line
+):
+    """What the trainer says about it depends on its release."""
+
+    class Called(Exception):
+        """The trainer was called."""
+
+    def train(**options):
+        raise Called
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", train)
+    path, model = write_lines(tmp_path / "a", [line]), str(tmp_path / "m")
+    with pytest.raises(CorpusError, match="has no visible characters"):
+        train_vocabulary([path], model, SIZE, model_type="bpe")
+    visible = write_lines(tmp_path / "b", [line, "a"])
+    with pytest.raises(Called):
+        train_vocabulary([path, visible], model, SIZE, model_type="bpe")
+    assert not os.path.exists(model)
 
 
 @pytest.mark.parametrize("has_short_lines", [True, False])

@@ -331,7 +331,8 @@ def refuse_other_than_gzip(path: str) -> None:
     kind = find_signature(head)
     if head and kind != "gzip":
         raise FileNotText(
-            f"{path}: expected gzip, as its name ends in .gz, got {kind or 'text'}",
+            f"{path}: expected gzip, as its name ends in .gz, got {kind or 'text'}, "
+            "which cannot be read to the end as gzip",
             path,
             kind or "text",
         )

@@ -7,7 +7,8 @@
 # make bench           measure speed beside other systems, on data/multi30k
 # make faults          fail every call that writes a file, one after the other
 # make findings        show what surprised us about other libraries
-# make docs            the documentation as a site, with the API: build/site
+# make docs            the documentation as a site, with the API: build/site;
+#                      with logs/sample, it has a page that translates
 # make clean           remove environments and caches; data and logs stay
 #
 # Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 to 3.13,
@@ -29,6 +30,7 @@ BENCH ?= --json bench.json
 BENCH_DATA ?= data/multi30k
 BENCH_LOGDIR ?= $(wildcard logs/multi30k)
 FAULTS ?=
+TRY := build/try.html
 VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 VERSION_TESTS ?= $(patsubst %,tests/test_%.py,modules model data decoding training_math)
 
@@ -131,6 +133,10 @@ $(VENV)/docs: $(VENV)/installed
 
 docs: $(VENV)/docs
 	$(BIN)/python docs/walkthrough/run.py --fill
+	mkdir -p build
+	rm -f $(TRY)
+	if [ -e $(LOGDIR)/hparams.json ]; then \
+	  $(BIN)/python scripts/page.py --logdir $(LOGDIR) --out $(TRY); fi
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
 	@echo "To read it: $(BIN)/python -m http.server --directory build/site"
 

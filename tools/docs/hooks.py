@@ -5,6 +5,7 @@
 * Each module of the package has a page with its docstrings, in the order of
   docs/files.md.
 * A link to another file of the repository leads to a page that shows it.
+* build/try.html, a page that translates, is a page if `make docs` has made it.
 * Formulas become MathML, which browsers draw without a script.
 
 The site loads nothing from other servers; a page that does is an error.
@@ -27,6 +28,7 @@ REPOSITORY_PAGES = {  # page of the site → file of the repository
     "data.md": "data/README.md",
     "examples.md": "examples/README.md",
 }
+TRY = "build/try.html"  # of scripts/page.py
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(\))")
 CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]+`)", re.S | re.M)
 EXTERNAL = re.compile(
@@ -45,6 +47,8 @@ def on_config(config):
         {"Guides": [*guides, "data.md", "examples.md", "contributing.md"]},
         {"API": ["api/index.md", *[_page_of(path) for path in _modules()]]},
     ]
+    if os.path.exists(_path(TRY)):
+        config.nav.insert(2, {"Try it": os.path.basename(TRY)})
     return config
 
 
@@ -66,6 +70,9 @@ def on_files(files, config):
             texts.setdefault(_page_of(path), source)
     for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
+    if os.path.exists(_path(TRY)):
+        name = os.path.basename(TRY)
+        files.append(File.generated(config, name, abs_src_path=_path(TRY)))
     return files
 
 

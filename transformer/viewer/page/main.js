@@ -275,8 +275,11 @@ function readLink() {
   showSettings();
 }
 
-// The sentences that a page with its own model offers.
-function showExamples(examples) {
+// What a page with its own model says about it, and the sentences that it offers.
+function showModel({ started, about, examples }) {
+  byId("local").hidden = false;
+  byId("local").textContent = "Loading the model …";
+  started.then(() => { byId("local").textContent = `The model runs in this page. Nothing you type leaves it. (${about})`; }, () => { byId("local").hidden = true; });
   const choose = (text) => { byId("text").value = text; handleInput(); };
   byId("examples").hidden = examples.length === 0;
   replaceChildren(byId("examples"), examples.map((text) => makeElement("button", { type: "button", dir: "auto", onclick: () => choose(text) }, text)));
@@ -302,13 +305,14 @@ async function start() {
     return;
   }
   byId("text").disabled = false; // text typed earlier would be replaced by the link's
-  const { isFrozen, hasPadding, examples } = page.source;
+  const { isFrozen, hasPadding, examples, started } = page.source;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;
   byId("padding").parentElement.hidden = !hasPadding;
-  byId("local").hidden = !examples;
   readLink();
-  showExamples(examples || []);
+  if (started) {
+    showModel(page.source);
+  }
   await refresh();
 }
 

@@ -6,6 +6,7 @@ class ModelSource {
     this.hasPadding = false;
     this.descriptions = data.models;
     this.examples = data.examples;
+    this.about = data.about;
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
     this.worker = new Worker(URL.createObjectURL(new Blob([data.engine], { type: "text/javascript" })));
@@ -18,29 +19,38 @@ class ModelSource {
         reject(new Error(error));
       }
     });
+    this.worker.addEventListener("error", ({ message }) => {
+      this.waiting.forEach(({ reject }) => reject(new Error(`The model cannot run: ${message}`)));
+    });
     this.started = this.call("start", { weights: data.weights, kernels: data.kernels });
     data.weights = ""; // the worker has them
     byId("data").textContent = "";
   }
 
-  async models() {
+  // The model is used only after it was loaded: a failure to load it is the answer.
+  async ask(method, request, signal) {
     await this.started;
+    signal?.throwIfAborted();
+    return this.call(method, request, signal);
+  }
+
+  async models() {
     return this.descriptions;
   }
 
   async translate({ text }, signal) {
-    return this.call("translate", { text }, signal);
+    return this.ask("translate", { text }, signal);
   }
 
   async inspect(request, signal) {
     const { text, prefix, target } = request;
-    return new Inspection(await this.call("inspect", { text, prefix, target }, signal), request);
+    return new Inspection(await this.ask("inspect", { text, prefix, target }, signal), request);
   }
 
   // What each source word contributes: it takes longer than the rest of an inspection.
   async leaveOutWords(inspection, signal) {
     const target = inspection.data.target.ids.slice(0, -1);
-    return this.call("leaveOutWords", { text: inspection.text, target }, signal);
+    return this.ask("leaveOutWords", { text: inspection.text, target }, signal);
   }
 
   has() {

@@ -3,6 +3,7 @@
 import dataclasses
 import glob
 import os
+import pathlib
 import shutil
 import threading
 
@@ -21,6 +22,8 @@ from transformer.exports.ctranslate2 import (
     open_exported,
     remove_outdated,
 )
+from transformer.runtime import files
+from transformer.runtime.errors import ExportDamaged
 from transformer.translator import Translator
 from transformer.viewer.models import Model
 from transformer.viewer.sentence_request import SentenceRequest
@@ -273,3 +276,105 @@ def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
         with Translator(logdir, engine=CTRANSLATE2) as translator:
             assert translator.engine == TENSORFLOW
             assert len(translator.translate(["1 2 3"])) == 1
+
+
+# --- Damaged exports ------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    """(log directory, its export), to be damaged."""
+    logdir = corpora.copy_folder(exported, tmp_path / "logs")
+    _, folder = find_exported(logdir)
+    return logdir, pathlib.Path(folder)
+
+
+def zero_weights(path):
+    """Overwrite a stretch in the middle of a file, whose size stays the same."""
+    content = path.read_bytes()
+    start = len(content) // 2
+    size = min(4096, start)
+    path.write_bytes(content[:start] + bytes(size) + content[start + size :])
+
+
+FAULTS = {
+    "zeros": zero_weights,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "pipe": lambda path: (path.unlink(), os.mkfifo(str(path))),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_damaged_export_does_not_translate(copied, fault, lines, capsys):
+    """Whichever file it is; CTranslate2 would translate with damaged weights."""
+    logdir, folder = copied
+    for path in sorted(folder.iterdir()):
+        if path.name in ("README.md", ctranslate2.CHECKSUMS):
+            continue
+        content = path.read_bytes()
+        FAULTS[fault](path)
+        with pytest.raises(ExportDamaged) as stopped:
+            FastTranslator(str(folder), hparams.load(logdir))
+        message = str(stopped.value)
+        assert path.name in message and "\n" not in message, path
+        assert "export the model again" in message
+        if path.name == "config.json" and fault != "missing":
+            flags = ["--logdir", logdir, "--engine", CTRANSLATE2]
+            assert path.name in corpora.refusal(capsys, "translate", *flags)
+        if path.is_dir():
+            path.rmdir()
+        elif path.exists():
+            path.unlink()
+        path.write_bytes(content)
+    with open_exported(logdir) as fast:
+        assert len(fast.translate(lines)) == len(lines)
+
+
+def test_an_export_without_a_manifest_is_one_of_an_earlier_version(copied, lines):
+    logdir, folder = copied
+    with open_exported(logdir) as fast:
+        expected = fast.translate(lines)
+    (folder / ctranslate2.CHECKSUMS).unlink()
+    with open_exported(logdir) as fast:
+        assert fast.translate(lines) == expected
+    for path in folder.glob("*.json"):
+        path.write_bytes(path.read_bytes().replace(b"3", b"\xff"))
+    with pytest.raises(ValueError, match="export the model again"):
+        with open_exported(logdir) as fast:
+            fast.translate(lines)
+
+
+def test_the_manifest_is_that_of_sha256sum(copied):
+    _, folder = copied
+    listed = dict(
+        line.split("  ")[::-1]
+        for line in (folder / ctranslate2.CHECKSUMS).read_text().splitlines()
+    )
+    names = {path.name for path in folder.iterdir()}
+    assert set(listed) == names - {"README.md", ctranslate2.CHECKSUMS}
+    assert all(files.sha256_of(str(folder / name)) == listed[name] for name in listed)
+
+
+def test_an_export_without_its_model_is_made_again(copied, lines):
+    logdir, folder = copied
+    expected = corpora.read_tree(folder)
+    (folder / "model.bin").unlink()
+    with Translator(logdir, engine=CTRANSLATE2) as translator:
+        assert translator.engine == CTRANSLATE2
+    assert corpora.read_tree(folder) == expected
+
+
+def test_nothing_is_written_through_a_link(copied, tmp_path):
+    logdir, folder = copied
+    target = tmp_path / "elsewhere"
+    os.rename(str(folder), str(target))
+    folder.symlink_to(target)
+    open_exported(logdir).close()  # it may be read
+    (target / "model.bin").unlink()
+    before = corpora.read_tree(target)
+    with pytest.raises(ValueError, match="got the link .*, which leads elsewhere"):
+        Translator(logdir, engine=CTRANSLATE2)
+    assert corpora.read_tree(target) == before and folder.is_symlink()

@@ -27,6 +27,13 @@ def logdir(whole, tmp_path):
 
 
 @pytest.fixture
+def data(digits, tmp_path):
+    """A copy of a data folder, to be damaged."""
+    shutil.copytree(digits, str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
 def before_update(monkeypatch):
     """before_update({step: function}): calls them when the update after it begins."""
     update = trainer.Training.update
@@ -79,6 +86,36 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     before_update({})
     corpora.run_train(digits, moved, *corpora.HARD)
     corpora.assert_same_training(moved, whole)
+
+
+@pytest.mark.parametrize("name", ["hparams.json", "spm.model"])
+def test_what_translating_needs_is_written_again_if_somebody_removes_it(
+    digits, whole, tmp_path, before_update, capsys, name
+):
+    before_update({6: (tmp_path / name).unlink})
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
+    assert f"{name} had been removed from {tmp_path}" in capsys.readouterr().err
+    content = (tmp_path / name).read_bytes()
+    with open(os.path.join(whole, name), "rb") as file:
+        assert content == file.read()
+    corpora.assert_same_training(tmp_path, whole)
+
+
+def test_a_vocabulary_that_cannot_be_written_again_ends_the_training(
+    data, tmp_path, before_update, capsys
+):
+    """Its checkpoint is written; without a vocabulary, it could not translate."""
+
+    def remove():
+        (tmp_path / "logs" / "spm.model").unlink()
+        (data / "spm.model").write_bytes(b"another")
+
+    before_update({6: remove})
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(data, tmp_path / "logs", *corpora.HARD)
+    assert stopped.value.code == 2
+    assert "spm.model is missing" in capsys.readouterr().err.splitlines()[-1]
+    assert manifests.list_steps(str(tmp_path / "logs")) == [4, 8]
 
 
 # --- Broken checkpoints ---------------------------------------------------------------

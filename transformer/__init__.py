@@ -17,6 +17,7 @@ _ERRORS = [
     "VocabularyError",
     "CheckpointError",
     "LogDirectoryError",
+    "FileError",
     "OutputFolderError",
     "EngineError",
 ]

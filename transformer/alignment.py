@@ -240,8 +240,8 @@ def read_chosen_head(logdir: str, checkpoint: str, hp: HParams) -> Optional[Head
 def _read_choices(logdir: str) -> Dict[str, Any]:
     """Read the choices: checkpoint → fields; {} for no file or a damaged one."""
     try:
-        with open(os.path.join(logdir, ALIGNMENT), "rb") as file:
-            return dict(json.loads(file.read(1 << 16).decode("utf-8")))
+        content = files.read_file(os.path.join(logdir, ALIGNMENT))
+        return dict(json.loads(content.decode("utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
 

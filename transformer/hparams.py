@@ -494,7 +494,16 @@ def read(logdir: str) -> Dict[str, Any]:
         )
     values = files.read_json(path, "settings")
     values = {name: value for name, value in values.items() if name not in REMOVED}
-    return check_types(values, path)
+    later = files.describe_later_version(path)
+    try:
+        values = check_types(values, path)
+        if later:  # it may also allow other values
+            validate(HParams(**values))
+    except SettingsError as error:
+        if not later:
+            raise
+        raise SettingsError(f"{error}; {later}") from error
+    return values
 
 
 def check_types(values: Dict[str, Any], origin: str) -> Dict[str, Any]:

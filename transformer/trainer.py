@@ -10,6 +10,7 @@ but write nothing.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 import sys
 import time
@@ -63,7 +64,7 @@ from transformer.text.batches import (
     training_dataset,
 )
 from transformer.text.data_folder import ID_FILES, read_parallel, verify_checksums
-from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
+from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,
     Update,
@@ -773,6 +774,37 @@ class Training:
             {"settings": hparams.model_settings(self.hp), "corpus": self.checksums},
         ):
             self.last_saved_step = self.step
+            self.try_to_write(self.restore_removed)
+
+    def restore_removed(self) -> None:
+        """Write the settings and the vocabulary again if somebody removed them.
+
+        Without them, nothing could translate with the checkpoints.
+
+        Raises:
+          OSError: they cannot be written, or the data folder has another vocabulary.
+        """
+        names = [hparams.FILE_NAME, *itertools.chain(*FILE_NAMES)]
+        removed = [
+            name
+            for name in names
+            if name in (hparams.FILE_NAME, *self.checksums)
+            and not os.path.lexists(os.path.join(self.logdir, name))
+        ]
+        if not removed:
+            return
+        for name in set(removed).intersection(self.checksums):
+            original = os.path.join(self.hp.data, name)
+            if sha256_of(original) != self.checksums[name]:
+                raise OSError(
+                    f"{self.logdir}: {name} is missing, and {original} is another one"
+                )
+        copy_vocabularies(self.hp.data, self.logdir)
+        hparams.save(self.hp, self.logdir)
+        self.progress.say(
+            f"step {self.step}: {', '.join(removed)} had been removed from "
+            f"{self.logdir}, written again"
+        )
 
     def try_to_write(self, function: Callable, *args) -> bool:
         """Call a function that writes to disk; return whether it succeeded.

@@ -18,6 +18,7 @@ from typing import List, NamedTuple
 from transformer import alignment, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
+from transformer.runtime.files import refuse_irregular
 from transformer.text.data_folder import ParallelText, read_parallel
 
 SHOWN = 5  # heads
@@ -104,5 +105,6 @@ def read_aligned(data: str, split: str) -> Aligned:
             f"{path} is missing: the word pairs of {split}, one line per sentence "
             "(0-0 1-2); data/sample has such files"
         )
+    refuse_irregular(path)
     text = read_parallel(data, split)
     return Aligned(text, alignment.read_gold(path, len(text.sources)))

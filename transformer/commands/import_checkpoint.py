@@ -27,7 +27,7 @@ from transformer.commands.terminal import print_lines
 from transformer.compat.names import dialects_by_system, read_rules
 from transformer.dialects import DIALECTS
 from transformer.hparams import model_settings
-from transformer.runtime.files import new_folder, refuse_used, sweep_beside
+from transformer.runtime.files import new_folder, read_file, refuse_used, sweep_beside
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -169,8 +169,7 @@ def read_whole(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> b
             f"{vocabulary.path}: expected {size} pieces, as many as the "
             f"model has, got {vocabulary.size}"
         )
-    with open(vocabulary.path, "rb") as file:
-        return file.read()
+    return read_file(vocabulary.path)
 
 
 class Kind(NamedTuple):

@@ -63,7 +63,7 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     """
     try:
         originals = checkpoints.read_variables(checkpoint)
-    except (tf.errors.OpError, ValueError, IndexError) as error:
+    except (tf.errors.OpError, OSError, ValueError, IndexError) as error:
         raise CheckpointError(
             f"{checkpoint}: no checkpoint, or a damaged one; expected the path of its "
             ".index file without that extension, and its .data files next to it"

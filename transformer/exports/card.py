@@ -21,7 +21,7 @@ from transformer.logdir.names import checkpoint_step, translations_path
 from transformer.model import variable_shapes
 from transformer.runtime.progress import format_count
 from transformer.text.data_folder import read_parallel, read_summary, tokenizer_of
-from transformer.text.lines import read_lines
+from transformer.text.lines import read_stored_lines
 
 NAME = "README.md"
 OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
@@ -176,7 +176,7 @@ def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
     path = translations_path(checkpoint, split)
     try:
         text = read_parallel(data, split)
-        translations = list(read_lines(path))
+        translations = list(read_stored_lines(path))
         return score(translations, text.references, samples, tokenizer=text.tokenizer)
     except (OSError, ValueError):
         return None

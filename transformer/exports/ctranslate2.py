@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import shutil
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,22 +36,24 @@ import numpy as np
 
 from transformer.hparams import HParams, has_settings, load, refuse_n_best
 from transformer.length_penalty import length_penalty
-from transformer.logdir.manifests import list_candidates
+from transformer.logdir.manifests import find_damage, list_candidates, write_manifest
 from transformer.logdir.names import MANIFEST, export_folder, export_pattern
 from transformer.runtime import files
 from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import (
     EngineError,
+    ExportDamaged,
     ExportDiffers,
     ExportNotFound,
     ExportNotWritable,
+    FileError,
     SettingsError,
     missing_package,
 )
 from transformer.runtime.pool import refuse_fork
 from transformer.runtime.progress import format_count
 from transformer.text.data_folder import text_paths
-from transformer.text.lines import read_lines
+from transformer.text.lines import read_stored_lines
 from transformer.text.translations import BaseTranslator, Translation, as_lines
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -70,6 +71,7 @@ CTRANSLATE2 = "ctranslate2"
 ENGINES = (TENSORFLOW, CTRANSLATE2)
 QUANTIZATIONS = ("float32", "int8")
 MODEL = "model.bin"  # a file in each exported model
+CHECKSUMS = MODEL + MANIFEST  # its manifest, which exports of earlier versions lack
 MAX_POSITIONS = 1100  # of an exported model; our own sinusoids have no limit
 # An export is compared with TensorFlow on this many lines of dev. Scores that differ by
 # less than TIE count as equal: either of the two translations may be found first.
@@ -162,7 +164,7 @@ def remove_outdated(logdir: str) -> None:
     pattern = export_pattern(CTRANSLATE2, QUANTIZATIONS)
     for name in os.listdir(logdir):
         if pattern.fullmatch(name) and name not in current:
-            shutil.rmtree(os.path.join(logdir, name), ignore_errors=True)
+            files.remove_tree(os.path.join(logdir, name))
 
 
 def find_exported(
@@ -232,13 +234,19 @@ def import_ctranslate2() -> Any:
 
 
 def _run_in_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Call a function in another thread; return its result.
+    """Call a function of CTranslate2 in another thread; return its result.
 
     Python handles signals in the main thread only, and not while CTranslate2 computes
     there.
+
+    Raises:
+      EngineError: it failed.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        return executor.submit(function, *args, **kwargs).result()
+        try:
+            return executor.submit(function, *args, **kwargs).result()
+        except (RuntimeError, ValueError) as error:
+            raise EngineError(f"{CTRANSLATE2} failed: {error}") from error
 
 
 class Hypothesis(NamedTuple):
@@ -246,6 +254,37 @@ class Hypothesis(NamedTuple):
 
     value: float  # its log-probability; or its score, with the length penalty applied
     pieces: List[str]  # without the end
+
+
+def refuse_damaged(folder: str) -> None:
+    """Raise ExportDamaged unless the files of an export are those that were written.
+
+    CTranslate2 translates with damaged weights, wrongly, and without a word.
+
+    Args:
+      folder: the exported model; if an earlier version wrote it, without a manifest, it
+        is only checked that its files are files.
+    """
+    path = os.path.join(folder, CHECKSUMS)
+    damage = None
+    if os.path.lexists(path):
+        damage = find_damage(path, MODEL)
+    try:
+        for name in os.listdir(folder):
+            files.refuse_irregular(os.path.join(folder, name))
+    except (OSError, FileError) as error:
+        damage = damage or str(error)
+    if damage:
+        raise _damaged_export(folder, damage)
+
+
+def _damaged_export(folder, reason) -> ExportDamaged:
+    """Make the exception for an export that cannot be used."""
+    return ExportDamaged(
+        f"{folder}: expected a model exported for CTranslate2, got a damaged one "
+        f"({reason}); remove the folder, and export the model again",
+        folder,
+    )
 
 
 class FastTranslator(BaseTranslator):
@@ -258,8 +297,8 @@ class FastTranslator(BaseTranslator):
       checkpoint: the path of the checkpoint that was exported, if it is known.
 
     Raises:
-      EngineError: CTranslate2 is not installed, cannot open the model, or lacks a rule
-        of the search.
+      ExportDamaged: a file of the model is damaged or missing.
+      EngineError: CTranslate2 is not installed, or lacks a rule of the search.
       SettingsError: the search keeps fewer than `n_best` hypotheses.
     """
 
@@ -271,9 +310,11 @@ class FastTranslator(BaseTranslator):
                 f"{folder}: expected a search that {CTRANSLATE2} supports, got "
                 f"{', '.join(list_unsupported(hp))}; change it, or use Translator"
             )
+        refuse_damaged(folder)
         super().__init__(load_vocabularies(folder), hp.max_source_length)
         refuse_n_best(n_best, hp)
         self.hp = hp
+        self.folder = folder
         self.n_best = n_best
         self._process = os.getpid()
         self.checkpoints = [checkpoint]
@@ -287,11 +328,8 @@ class FastTranslator(BaseTranslator):
             self._model = import_ctranslate2().Translator(
                 folder, device="cpu", inter_threads=count_cores(), intra_threads=1
             )
-        except RuntimeError as error:
-            raise EngineError(
-                f"{folder}: expected a model for CTranslate2, got one that cannot be "
-                f"opened ({error}); remove the folder, and it will be exported again"
-            ) from error
+        except (RuntimeError, ValueError, LookupError, MemoryError) as error:
+            raise _damaged_export(folder, f"it cannot be opened: {error}") from error
 
     def __enter__(self) -> "FastTranslator":
         return self
@@ -317,10 +355,16 @@ class FastTranslator(BaseTranslator):
         translations = [[Translation("", 0.0)] * self.n_best for _ in sources]
         for i, hypotheses in self._search(sources).items():
             limit = len(sources[i]) + self.hp.max_extra_length
-            translations[i] = [
-                self.translation([self._ids[piece] for piece in pieces], score, limit)
-                for score, pieces in hypotheses[: self.n_best]
-            ]
+            try:
+                translations[i] = [
+                    self.translation(
+                        [self._ids[piece] for piece in pieces], score, limit
+                    )
+                    for score, pieces in hypotheses[: self.n_best]
+                ]
+            except KeyError as error:
+                reason = f"{error} is not in its vocabulary"
+                raise _damaged_export(self.folder, reason) from error
         self.count_truncated(translations)
         return translations
 
@@ -654,6 +698,9 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
 
     Converter().convert(out, quantization=quantization, force=True)
     copy_vocabularies(logdir, out)
+    names = sorted(os.listdir(out), key=lambda name: (name == MODEL, name))
+    paths = [os.path.join(out, name) for name in names]
+    write_manifest(os.path.join(out, CHECKSUMS), paths)
     return ""
 
 
@@ -749,12 +796,18 @@ def find_or_export(
     folder = export_path(checkpoint, quantization)
     if os.path.exists(os.path.join(folder, MODEL)):
         return folder
+    if os.path.islink(folder):
+        raise ExportNotWritable(
+            f"the engine {CTRANSLATE2}: expected a folder to write the export to, got "
+            f"the link {folder}, which leads elsewhere"
+        )
     if not os.access(logdir, os.W_OK | os.X_OK):
         raise ExportNotWritable(
             f"the engine {CTRANSLATE2}: there is no permission to write the export "
             f"{folder}"
         )
-    with files.new_folder(folder, "logdir", MODEL) as out:
+    files.remove_tree(folder)  # by its name ours, but without a model
+    with files.new_folder(folder, "logdir") as out:
         write(hp, checkpoint, out, quantization)
         _compare(hp, out, quantization, translate, warn)
         # The saved search, not the one of this translator.
@@ -778,7 +831,7 @@ def _compare(hp, folder, quantization, translate, warn) -> None:
     """
     try:
         path, _ = text_paths(hp.data, "dev")
-        lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
+        lines = list(itertools.islice(read_stored_lines(path), LINES_COMPARED))
     except (OSError, ValueError):
         warn(
             f"the export for {CTRANSLATE2} was not compared with TensorFlow: there is "

@@ -28,7 +28,8 @@ from transformer.exports.card import Exported
 from transformer.hparams import FIELDS, HParams, keeps_beam, search_settings
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime.errors import SettingsError
+from transformer.runtime.errors import ExportDamaged, SettingsError
+from transformer.runtime.files import read_file
 from transformer.runtime.sessions import Session, make_session
 from transformer.runtime.versions import IS_TENSORFLOW_1
 from transformer.text.batches import pad_with_end
@@ -207,8 +208,8 @@ def _create_text_signature(hp, model, options, vocabularies):
 
 def _create_tokenizer(vocabulary):
     """Create the ops of tensorflow-text for a vocabulary."""
-    with open(vocabulary.path, "rb") as file:
-        return import_tensorflow_text().SentencepieceTokenizer(file.read())
+    content = read_file(vocabulary.path)
+    return import_tensorflow_text().SentencepieceTokenizer(content)
 
 
 def _search(hp, model, options, source) -> Hypotheses:
@@ -290,6 +291,9 @@ class SavedTranslator(BaseTranslator):
     Args:
       folder: the written folder.
       hp: the settings.
+
+    Raises:
+      ExportDamaged: TensorFlow cannot open it.
     """
 
     def __init__(self, folder: str, hp: HParams):
@@ -299,10 +303,19 @@ class SavedTranslator(BaseTranslator):
             import_tensorflow_text()
         graph = tf.Graph()
         self._session = Session(graph=graph)
-        with graph.as_default():
-            loaded = tf.saved_model.load(
-                self._session, [tf.saved_model.SERVING], os.path.join(folder, VERSION)
-            )
+        path = os.path.join(folder, VERSION)
+        try:
+            with graph.as_default():
+                loaded = tf.saved_model.load(
+                    self._session, [tf.saved_model.SERVING], path
+                )
+        except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ExportDamaged(
+                f"{path}: expected a SavedModel, got a damaged one ({reason}); remove "
+                "the folder, and export the model again",
+                folder,
+            ) from error
         self._signatures = loaded.signature_def
 
     def translate(self, lines: Sequence[str]) -> List[Translation]:

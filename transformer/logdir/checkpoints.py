@@ -9,7 +9,6 @@ lists the checkpoints for TensorFlow's other tools; nothing here reads it.
 
 import contextlib
 import glob
-import json
 import os
 import re
 import shutil
@@ -31,12 +30,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.logdir.manifests import (
-    COMMENT,
     find_checkpoint,
     is_present,
     list_all_steps,
     list_steps,
     read_description,
+    write_manifest,
 )
 from transformer.logdir.names import (
     BEST,
@@ -48,6 +47,7 @@ from transformer.logdir.names import (
     SAVING,
     checkpoint_path,
 )
+from transformer.logdir.tensor_index import check_index
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointError
 from transformer.runtime.progress import format_count
@@ -107,14 +107,24 @@ def read_shapes(checkpoint: str) -> Dict[str, List[int]]:
     """Read the shapes of the variables of a checkpoint: name → shape.
 
     Raises:
-      tf.errors.OpError: the index cannot be read.
+      CheckpointError: the index is damaged.
+      OSError: a file is missing.
     """
-    with literal_path(checkpoint) as path:
-        return tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    return check_index(checkpoint)
 
 
 def read_variables(checkpoint: str) -> Dict[str, np.ndarray]:
-    """Read the variables of a checkpoint: name → array."""
+    """Read the variables of a checkpoint: name → array.
+
+    Raises:
+      CheckpointError: the index is damaged.
+      OSError: a file is missing.
+      tf.errors.OpError: TensorFlow cannot read a variable.
+    """
+    if os.path.exists(checkpoint):  # the format of the first versions of TensorFlow
+        files.refuse_irregular(checkpoint)
+    else:
+        check_index(checkpoint)
     with literal_path(checkpoint) as path:
         reader = tf.train.load_checkpoint(path)
         return {
@@ -393,7 +403,7 @@ def remove_unfinished(logdir: str) -> None:
         match = pattern.fullmatch(name)
         if match and not os.path.exists(os.path.join(logdir, match.group(1) + INDEX)):
             os.remove(os.path.join(logdir, name))
-    shutil.rmtree(os.path.join(logdir, SAVING), ignore_errors=True)
+    files.remove_tree(os.path.join(logdir, SAVING))
 
 
 def _publish(checkpoint, write, description):
@@ -417,13 +427,8 @@ def _publish(checkpoint, write, description):
         names = [name for kind in FILE_NAMES for name in kind]
         vocabulary = [os.path.join(logdir, name) for name in names]
         vocabulary = [path for path in vocabulary if os.path.exists(path)]
-        with open(draft + MANIFEST, "w", encoding="utf-8") as file:
-            if description:
-                file.write(f"{COMMENT}{json.dumps(description, sort_keys=True)}\n")
-            file.writelines(
-                f"{files.sha256_of(path)}  {os.path.basename(path)}\n"
-                for path in [*vocabulary, *data, draft + INDEX]
-            )
+        paths = [*vocabulary, *data, draft + INDEX]
+        write_manifest(draft + MANIFEST, paths, description)
         paths = [*data, draft + MANIFEST, draft + INDEX]
         for path in paths:
             files.sync(path)

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.hparams import FIELDS, HParams, search_settings
-from transformer.logdir.names import DEV_SCORES, EVENTS, LOCK, RUN
+from transformer.logdir.names import DEV_SCORES, EVENTS, LOCK, RUN, SETTINGS
 from transformer.runtime import files
 from transformer.runtime.errors import (
     CorpusChanged,
@@ -68,6 +68,8 @@ class Lock:
         path = os.path.join(self.logdir, LOCK)
         if os.path.islink(path):
             raise LogDirectoryError(f"{path}: expected a file, got a link; remove it")
+        if os.path.exists(path):
+            files.refuse_irregular(path)
         file = open(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,8 +112,7 @@ def read_rows(
     """
     if not os.path.exists(path):
         return []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = file.read().split("\n")[:-1]
+    lines = files.read_file(path).decode("utf-8", "replace").split("\n")[:-1]
     rows = []
     for line_number, line in enumerate(lines, 1):
         row = None
@@ -119,9 +120,10 @@ def read_rows(
             content = json.loads(line)
             row = content if is_row(content) else None
         if row is None:
+            settings = os.path.join(os.path.dirname(path), SETTINGS)
             raise LogDirectoryError(
                 f"{path}:{line_number}: expected {expected}, got {line.strip()!r:.60}; "
-                "remove the line"
+                + (files.describe_later_version(settings) or "remove the line")
             )
         rows.append(row)
     return rows

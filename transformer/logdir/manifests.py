@@ -9,13 +9,16 @@ checksums of these files and of the vocabulary, which `sha256sum --check
 model.ckpt-STEP.sha256` can also read. A comment in it describes the checkpoint: the
 settings of the model, and the checksums of the corpus. If the log directory has other
 settings, `find_checkpoint` refuses the checkpoint.
+
+`write_manifest` and `find_damage` also serve other files, such as exported models.
 """
 
+import io
 import json
 import os
 import re
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from transformer.logdir.names import (
     BEST,
@@ -28,7 +31,7 @@ from transformer.logdir.names import (
     checkpoint_step,
 )
 from transformer.runtime import files
-from transformer.runtime.errors import CheckpointError, CheckpointNotFound
+from transformer.runtime.errors import CheckpointError, CheckpointNotFound, FileError
 
 MANIFEST_LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")
 COMMENT = "# "  # begins the line that describes the checkpoint
@@ -146,27 +149,52 @@ def find_checkpoint(
 def find_fault(checkpoint: str) -> Optional[str]:
     """Verify a checkpoint: describe its first fault, or return None if it is whole."""
     logdir, name = os.path.split(checkpoint)
+    damage = find_damage(checkpoint + MANIFEST, name + INDEX)
+    if damage:
+        return damage
+    path = os.path.join(logdir, SETTINGS)
+    if not os.path.exists(path):
+        return None
+    saved = files.read_json(path, "settings")
+    for setting, value in read_description(checkpoint).get("settings", {}).items():
+        if setting not in saved or saved[setting] != value:
+            actual = (
+                f"has {setting} {saved[setting]}"
+                if setting in saved
+                else (f"lacks {setting}")
+            )
+            later = files.describe_later_version(path)
+            return f"{SETTINGS} {actual}, but {name} was trained with {value}" + (
+                later and f" ({later})"
+            )
+    return None
+
+
+def find_damage(path: str, last: str) -> Optional[str]:
+    """Compare files with their manifest: describe the first fault, or return None.
+
+    Args:
+      path: the manifest, in the folder of the files.
+      last: the name of the file that it lists last.
+    """
+    folder, name = os.path.split(path)
     try:
-        manifest = read_manifest(checkpoint)
+        checksums = _read(path, last).checksums
     except FileNotFoundError:
-        return f"{name}{MANIFEST} is missing"
+        return f"{name} is missing"
+    except FileError as error:
+        return str(error)
     except ValueError:
-        return f"{name}{MANIFEST} is truncated or damaged"
-    for file_name, expected in manifest.checksums.items():
+        return f"{name} is truncated or damaged"
+    for file_name, expected in checksums.items():
         try:
-            checksum = files.sha256_of(os.path.join(logdir, file_name))
+            checksum = files.sha256_of(os.path.join(folder, file_name))
         except OSError as error:
             return f"{file_name}: {error.strerror}"
+        except FileError as error:
+            return str(error)
         if checksum != expected:
-            return f"{file_name} does not match its checksum in {name}{MANIFEST}"
-    path = os.path.join(logdir, SETTINGS)
-    saved = files.read_json(path, "settings") if os.path.exists(path) else {}
-    for setting, value in manifest.description.get("settings", {}).items():
-        if saved.get(setting, value) != value:
-            return (
-                f"{SETTINGS} has {setting} {saved[setting]}, but {name} was trained "
-                f"with {value}"
-            )
+            return f"{file_name} does not match its checksum in {name}"
     return None
 
 
@@ -187,22 +215,45 @@ def read_manifest(checkpoint: str) -> Manifest:
       FileNotFoundError: there is no manifest.
       ValueError: the manifest is truncated or damaged.
     """
+    return _read(checkpoint + MANIFEST, os.path.basename(checkpoint) + INDEX)
+
+
+def _read(path, last) -> Manifest:
+    """Read a manifest; see `find_damage`."""
     description: Dict[str, Any] = {}
     checksums = {}
-    with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith(COMMENT):
-                try:
-                    description = dict(json.loads(line[len(COMMENT) :]))
-                except (TypeError, RecursionError) as error:
-                    raise ValueError(line) from error
-                continue
-            match = MANIFEST_LINE.fullmatch(line)
-            if not match:
-                raise ValueError(line)
-            checksums[match.group(2)] = match.group(1)
-    ends_with_index = list(checksums)[-1:] == [os.path.basename(checkpoint) + INDEX]
+    text = files.read_file(path).decode("utf-8", "replace")
+    for line in io.StringIO(text, newline=None):
+        if line.startswith(COMMENT):
+            try:
+                description = dict(json.loads(line[len(COMMENT) :]))
+            except (TypeError, RecursionError) as error:
+                raise ValueError(line) from error
+            continue
+        match = MANIFEST_LINE.fullmatch(line)
+        if not match:
+            raise ValueError(line)
+        checksums[match.group(2)] = match.group(1)
     are_objects = all(type(value) is dict for value in description.values())
-    if not ends_with_index or not are_objects:
-        raise ValueError(checkpoint)
+    if list(checksums)[-1:] != [last] or not are_objects:
+        raise ValueError(path)
     return Manifest(checksums, description)
+
+
+def write_manifest(
+    path: str, paths: Sequence[str], description: Optional[Dict[str, Any]] = None
+) -> None:
+    """Write a manifest.
+
+    Args:
+      path: the manifest.
+      paths: the files, which will be in the same folder; see `find_damage` for the
+        last.
+      description: see `Manifest`.
+    """
+    with open(path, "w", encoding="utf-8") as file:
+        if description:
+            file.write(f"{COMMENT}{json.dumps(description, sort_keys=True)}\n")
+        file.writelines(
+            f"{files.sha256_of(path)}  {os.path.basename(path)}\n" for path in paths
+        )

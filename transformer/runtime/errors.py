@@ -27,6 +27,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── CheckpointNotFound        there is none
     │   ├── VariableNamesError        its variables have other names
     │   └── WeightsNotFinite          it has NaN or infinity
+    ├── FileError                 a pipe or a folder is where a file should be
     ├── OutputFolderError         a folder cannot be written, or has other content
     ├── LogDirectoryError         a log directory cannot be used as it is
     │   ├── LogDirectoryNotFound      a folder is not a log directory
@@ -35,6 +36,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     └── EngineError               an engine or a package cannot do what is asked
         ├── PackageNotInstalled       an optional package is missing
         ├── ExportNotFound            a model was not exported for the engine
+        ├── ExportDamaged             a file of an export is not the one written
         ├── ExportNotWritable         an export cannot be written
         └── ExportDiffers             an export does not compute what the model does
 
@@ -229,6 +231,18 @@ class WeightsNotFinite(CheckpointError, FloatingPointError):
     """The weights of a checkpoint give NaN or infinity."""
 
 
+class FileError(TransformerError):
+    """A pipe, a device or a folder is where a file should be; or it is far too large.
+
+    Attributes:
+      path: where it is.
+    """
+
+    def __init__(self, message: str, path: str = ""):
+        super().__init__(message)
+        self.path = path
+
+
 class OutputFolderError(TransformerError):
     """A folder cannot be written, or already contains something else."""
 
@@ -271,6 +285,18 @@ class PackageNotInstalled(EngineError):
 
 class ExportNotFound(EngineError, FileNotFoundError):
     """A checkpoint was not exported for the engine."""
+
+
+class ExportDamaged(EngineError):
+    """A file of an export is missing, or is not the one that was written.
+
+    Attributes:
+      folder: the export.
+    """
+
+    def __init__(self, message: str, folder: str = ""):
+        super().__init__(message)
+        self.folder = folder
 
 
 class ExportNotWritable(EngineError):

@@ -1,9 +1,12 @@
-"""Files and folders that are written completely or not at all; JSON with a format.
+"""Files and folders that are written completely or not at all; files of other people.
 
 with replace_file("hparams.json") as file:
     file.write(text)
 with new_folder("logs/mean", "out") as folder:  # logs/.unfinished-…/new
     write_everything(folder)                    # afterwards, it is logs/mean
+
+A log directory or a data folder may come from anyone. `open_file` and `read_file` open
+what is in it; before a library opens a file itself, `refuse_irregular` checks it.
 """
 
 import contextlib
@@ -11,24 +14,99 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
 import tempfile
-from typing import IO, Any, Dict, Iterator, Sequence, Set
+from typing import IO, Any, Dict, Iterator, Sequence, Set, Tuple
 
 from transformer import __version__
-from transformer.runtime.errors import OutputFolderError, TransformerError
+from transformer.runtime.errors import FileError, OutputFolderError, TransformerError
 
 # The format of log directories and data folders, stored in hparams.json and
 # corpus.json. Raise it if earlier versions cannot read the new files; CONTRIBUTING.md
 # says what else a new format requires.
 FOLDER_FORMAT = 1
 
+MAX_SIZE = 1 << 26  # bytes of a file that is read as a whole, such as settings
+
 NAME_START = ".unfinished-"
 
 # Temporary folders of this process, removed before an immediate exit.
 UNFINISHED: Set[str] = set()
 
-# --- A file ---------------------------------------------------------------------------
+# --- Read a file ----------------------------------------------------------------------
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def refuse_irregular(path: str) -> None:
+    """Raise FileError if `path` is a pipe, a socket, a device or a folder.
+
+    A program that opens a pipe waits until somebody writes into it.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+    """
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    if kind != stat.S_IFREG:
+        raise FileError(
+            f"{path}: expected a file, got {KINDS.get(kind, 'something else')}; "
+            "remove it",
+            path,
+        )
+
+
+def refuse_large(path: str) -> None:
+    """Raise FileError if `path` is not a file that can be read as a whole.
+
+    Raises:
+      FileNotFoundError, FileError: as in `refuse_irregular`.
+    """
+    refuse_irregular(path)
+    size = os.path.getsize(path)
+    if size > MAX_SIZE:
+        raise FileError(
+            f"{path}: expected at most {MAX_SIZE:,} bytes, got {size:,}", path
+        )
+
+
+def open_file(path: str) -> IO[bytes]:
+    """Open a file of a log directory or of a data folder for reading.
+
+    Raises:
+      FileNotFoundError, FileError: as in `refuse_irregular`.
+    """
+    refuse_irregular(path)
+    return open(path, "rb")
+
+
+def read_file(path: str) -> bytes:
+    """Read a whole file of a log directory or of a data folder.
+
+    Raises: as `refuse_large`.
+    """
+    refuse_large(path)
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def sha256_of(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+# --- Write a file ---------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -87,6 +165,15 @@ def name_file_in_errors(path: str) -> Iterator[None]:
         raise
 
 
+def remove_tree(path: str) -> None:
+    """Remove a folder, or whatever else is in its place, if that is possible."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)  # would wait for a pipe
+    else:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
 def sync(path: str) -> None:
     """Wait until a file, or the list of names in a folder, is on disk."""
     with name_file_in_errors(path):
@@ -95,15 +182,6 @@ def sync(path: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def sha256_of(path: str) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def short_hash(text: str) -> str:
@@ -122,6 +200,14 @@ def add_stamp(content: Dict[str, Any]) -> Dict[str, Any]:
 def read_json(path: str, expected: str) -> Dict[str, Any]:
     """Read a JSON file with a stamp from `add_stamp`; return it without the stamp.
 
+    Args, Raises: as in `read_stamped`.
+    """
+    return read_stamped(path, expected)[0]
+
+
+def read_stamped(path: str, expected: str) -> Tuple[Dict[str, Any], str]:
+    """Read a JSON file with a stamp; return (its content, the version that wrote it).
+
     Args:
       path: the file.
       expected: what it should hold, for messages.
@@ -130,13 +216,13 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
       TransformerError: the file is not JSON, not an object, or has a format that this
         version cannot read.
     """
-    with open(path, encoding="utf-8") as file:
-        try:
-            content = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise TransformerError(
-                f"{path}: expected {expected}, got invalid JSON ({error})"
-            ) from error
+    text = read_file(path)
+    try:
+        content = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TransformerError(
+            f"{path}: expected {expected}, got invalid JSON ({error})"
+        ) from error
     if not isinstance(content, dict):
         kind = type(content).__name__
         raise TransformerError(f"{path}: expected {expected}, got a {kind}")
@@ -148,7 +234,29 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
             "install the version of transformer-tf that wrote it, "
             f"{version!r:.20}, or a newer one"
         )
-    return content
+    return content, str(version)
+
+
+def describe_later_version(path: str) -> str:
+    """Return what to do if a later version of this package wrote a file; else "".
+
+    Args:
+      path: a JSON file with a stamp, which may be missing or broken.
+    """
+    try:
+        _, version = read_stamped(path, "settings")
+    except (OSError, ValueError):
+        return ""
+    numbers, own_numbers = (
+        tuple(map(int, re.findall(r"\d{1,9}", text)[:3]))
+        for text in (version, __version__)
+    )
+    if numbers <= own_numbers:
+        return ""
+    return (
+        f"version {version!r:.20} of transformer-tf wrote {os.path.basename(path)}, "
+        f"this is {__version__}: update the package"
+    )
 
 
 # --- A folder that is to be written ---------------------------------------------------
@@ -287,7 +395,8 @@ def _sweep(parent: str) -> None:
     with contextlib.suppress(OSError), _lock(parent):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
-            if name.startswith(NAME_START) and not os.path.islink(path):
+            is_link = os.path.islink(path)
+            if name.startswith(NAME_START) and os.path.isdir(path) and not is_link:
                 with contextlib.suppress(OSError):
                     with _lock(path, wait=False) as has_lock:
                         if has_lock:

@@ -231,7 +231,7 @@ class Split:
         stem = os.path.join(self.folder, f"{self.name}.{side}")
         paths = f"{stem}.ids.npy", f"{stem}.offsets.npy"
         for path in paths:
-            if not os.path.isfile(path):
+            if not os.path.exists(path):
                 raise DataFolderNotPrepared(
                     f"{path} is missing: split {self.name!r} has not been prepared",
                     self.folder,

@@ -28,10 +28,12 @@ from transformer.runtime.errors import (
     CorpusError,
     DataFolderChanged,
     DataFolderNotPrepared,
+    FileError,
 )
 from transformer.runtime.files import (
     add_stamp,
     name_file_in_errors,
+    open_file,
     read_json,
     replace_file,
     sha256_of,
@@ -44,6 +46,7 @@ from transformer.text.lines import (
     align_lines,
     have_segments,
     read_lines,
+    read_stored_lines,
     split_label,
 )
 
@@ -92,27 +95,38 @@ def write_integers(path: str, dtype: type) -> Iterator[Callable[[np.ndarray], No
         np.lib.format.write_array_header_1_0(file, header)
 
 
+# What NumPy writes before a one-dimensional array of integers.
+HEADER_SIZE = 128
+HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00\x76\x00\{'descr': '([<>|][iu][1248])', "
+    rb"'fortran_order': False, 'shape': \(([0-9]{1,15}),\), \} *\n"
+)
+
+
 def open_integers(path: str) -> np.ndarray:
     """Map the integers in a file, [length], into memory.
 
+    NumPy does not see the header, which may come from anyone: it must be exactly what
+    NumPy writes, and belong to the size of the file.
+
     Raises:
       FileNotFoundError: there is no such file.
+      FileError: it is a pipe, a device or a folder.
       DataFolderChanged: the file does not hold such an array.
     """
-    array = None
-    with contextlib.suppress(ValueError, EOFError):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if (
-        not isinstance(array, np.memmap)
-        or array.ndim != 1
-        or array.dtype.kind not in "iu"
-    ):
-        raise DataFolderChanged(
-            f"{path}: expected a one-dimensional array of integers, got something "
-            f"else, or a part of one",
-            os.path.dirname(path),
-        )
-    return array
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        header = HEADER.fullmatch(file.read(HEADER_SIZE))
+        if header:
+            dtype = np.dtype(header.group(1).decode())
+            length = int(header.group(2))
+            if size == HEADER_SIZE + length * dtype.itemsize:
+                return np.memmap(file, dtype, "r", HEADER_SIZE, (length,))
+    raise DataFolderChanged(
+        f"{path}: expected a one-dimensional array of integers, got something else, or "
+        "a part of one",
+        os.path.dirname(path),
+    )
 
 
 # --- The summary ----------------------------------------------------------------------
@@ -184,6 +198,8 @@ def read_summary(folder: str) -> Dict[str, Any]:
         )
     try:
         summary = read_json(path, "the summary of a data folder")
+    except FileError:
+        raise
     except ValueError as error:
         raise DataFolderChanged(str(error), folder) from error
     try:
@@ -256,7 +272,7 @@ def verify_checksums(folder: str) -> Dict[str, str]:
         if name.startswith("test."):
             continue
         path = os.path.join(folder, os.path.basename(name))
-        if not os.path.isfile(path) or sha256_of(path) != expected:
+        if not os.path.exists(path) or sha256_of(path) != expected:
             raise DataFolderChanged(
                 f"{path} is missing, or is not the file that was prepared: it was "
                 "changed, or preparing the data was interrupted",
@@ -318,7 +334,7 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
       CorpusError: corpus.json is broken, points outside the folder, or lacks the split.
     """
     source, reference = text_paths(data, split)
-    return list(read_lines(source)), list(read_lines(reference))
+    return list(read_stored_lines(source)), list(read_stored_lines(reference))
 
 
 def read_parallel(

@@ -29,6 +29,7 @@ from typing import (
 )
 
 from transformer.runtime.errors import CorpusError, FileNotText
+from transformer.runtime.files import refuse_irregular
 from transformer.runtime.progress import format_count
 from transformer.text.markup import Segment, pair_segments, read_segments, read_units
 
@@ -150,6 +151,19 @@ def _find_text(path: str) -> Tuple[str, str, str]:
     name = re.sub(r"\.gz$", "", os.path.basename(path).lower())
     pattern = next(pattern for pattern in READERS if fnmatch.fnmatch(name, pattern))
     return pattern, path, label
+
+
+def read_stored_lines(path: str) -> Iterator[str]:
+    """Yield the sentences of a file in a data folder or a log directory.
+
+    `read_lines` also reads a pipe, because a person may name one: `<(zcat text.gz)`.
+
+    Raises:
+      FileError: it is a pipe, a device or a folder.
+      CorpusError: as in `read_lines`.
+    """
+    refuse_irregular(path)
+    return read_lines(path)
 
 
 def split_label(path: str) -> Tuple[str, str]:

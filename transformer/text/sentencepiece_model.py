@@ -18,7 +18,7 @@ from transformer.runtime.errors import (
     VocabularyNotFound,
     VocabularySizeError,
 )
-from transformer.runtime.files import replace_file
+from transformer.runtime.files import read_file, replace_file
 from transformer.text.lines import read_lines
 from transformer.text.pieces import BOS, EOS, PAD, SPECIAL_IDS, UNK, BaseVocabulary
 
@@ -53,10 +53,12 @@ class Vocabulary(BaseVocabulary):
 
     def __init__(self, path: str):
         path = os.fspath(path)
-        if not os.path.isfile(path):
+        if not os.path.exists(path):
             raise VocabularyNotFound(f"the SentencePiece model {path} is missing")
+        content = read_file(path)
         try:
-            model = sentencepiece.SentencePieceProcessor(model_file=path)
+            model = sentencepiece.SentencePieceProcessor()
+            model.LoadFromSerializedProto(content)
         except (RuntimeError, OSError) as error:
             raise VocabularyFileError(
                 f"{path}: expected a SentencePiece model, got another kind of file "

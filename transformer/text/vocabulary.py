@@ -12,7 +12,6 @@ A folder holds one kind of vocabulary. All kinds have the same methods:
 import filecmp
 import itertools
 import os
-import shutil
 from typing import List, NamedTuple
 
 from transformer.runtime.errors import (
@@ -20,7 +19,7 @@ from transformer.runtime.errors import (
     VocabularyMismatch,
     VocabularyNotFound,
 )
-from transformer.runtime.files import replace_file
+from transformer.runtime.files import read_file, refuse_large, replace_file
 from transformer.text.imported_vocabulary import (
     SPECIAL_WORDS,
     SubwordVocabulary,
@@ -106,7 +105,12 @@ def load_vocabularies(folder: str) -> Vocabularies:
 
 
 def load_vocabulary(path: str) -> BaseVocabulary:
-    """Load a vocabulary file: words (.tsv), subwords (.subwords) or SentencePiece."""
+    """Load a vocabulary file: words (.tsv), subwords (.subwords) or SentencePiece.
+
+    Raises:
+      FileError: it is a pipe, a device or a folder, or far too large.
+    """
+    refuse_large(path)
     return vocabulary_class(path)(path)
 
 
@@ -134,7 +138,7 @@ def _find_files(folder: str) -> List[str]:
     kinds = [
         names
         for names in FILE_NAMES
-        if all(os.path.isfile(os.path.join(folder, name)) for name in names)
+        if all(os.path.exists(os.path.join(folder, name)) for name in names)
     ]
     if not kinds:
         raise VocabularyNotFound(
@@ -180,8 +184,8 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
         original = os.path.join(from_folder, name)
         copy = os.path.join(to_folder, name)
         if not os.path.exists(copy):
-            with open(original, "rb") as source, replace_file(copy, "wb") as file:
-                shutil.copyfileobj(source, file)
+            with replace_file(copy, "wb") as file:
+                file.write(read_file(original))
         elif not filecmp.cmp(original, copy, shallow=False):
             raise VocabularyMismatch(
                 f"{copy}: expected the same vocabulary as {original}, got another",

@@ -11,6 +11,7 @@ from transformer.logdir.history import current_versions
 from transformer.logdir.manifests import find_fault
 from transformer.logdir.names import MANIFEST
 from transformer.runtime.errors import CheckpointError
+from transformer.runtime.files import read_file
 
 
 def describe_configuration(hp: HParams, checksums: Dict[str, str]) -> Dict[str, Any]:
@@ -53,8 +54,8 @@ def identify_checkpoint(checkpoint: Optional[str]) -> Dict[str, str]:
     """
     if not checkpoint:
         return {}
-    with open(checkpoint + MANIFEST, encoding="utf-8") as file:
-        return {"name": os.path.basename(checkpoint), "manifest": file.read()}
+    manifest = read_file(checkpoint + MANIFEST).decode("utf-8")
+    return {"name": os.path.basename(checkpoint), "manifest": manifest}
 
 
 def find_agreed_checkpoint(logdir: str, identity: Dict[str, str]) -> Optional[str]:

@@ -1,5 +1,6 @@
 """Text that would be paired wrongly: misaligned, equal, reversed, or in one file."""
 
+import argparse
 import gzip
 import itertools
 import os
@@ -491,7 +492,8 @@ def test_a_text_and_its_translations_are_paired_by_number(tmp_path):
     assert text.sources == ["a 1", "a 3"] and text.references == ["b 1", "b 3"]
     assert text.unmatched == (["d1 2"], [])
     warnings = []
-    evaluate.warn_of_references(paths[:2], text, text.sources, warnings.append)
+    args = argparse.Namespace(files=paths[:2], references=[], warn=warnings.append)
+    evaluate.warn_of_references(args, text, text.sources)
     assert "1 segment of the source, such as 'd1 2'" in warnings[0]
     text = read_parallel(str(tmp_path), "test", [paths[0], paths[2]])
     assert read_translations(paths[2], text) == ["c 1", "c 2", "c 3"]
@@ -543,7 +545,8 @@ def test_eval_and_doctor_name_line_ends_of_other_programs(tmp_path, side):
     text = ParallelText("test", *texts[:2])
     translations = evaluate.Translations(texts[2], "t")
     warnings = []
-    evaluate.warn_of_references(["s", "r"], text, texts[2], warnings.append)
+    args = argparse.Namespace(files=["s", "r"], references=[], warn=warnings.append)
+    evaluate.warn_of_references(args, text, texts[2])
     evaluate.warn_of_translations(translations, text, warnings.append)
     assert [warning[:3] for warning in warnings] == [f"{'srt'[side]}: "]
     assert "U+0085 NEL" in warnings[0]

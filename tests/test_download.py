@@ -1,11 +1,13 @@
 """scripts/download.py: right, wrong and broken files of a server, bad archives."""
 
+import contextlib
 import hashlib
 import http.server
 import io
 import os
 import re
 import shlex
+import socket
 import sys
 import tarfile
 import threading
@@ -191,6 +193,37 @@ def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
     message = refuse_download(capsys, *make_flags(server, tmp_path / "out"))
     assert f"/train.tgz: expected {len(TRAIN):,} bytes, got more" in message
     assert len(server.asked) == 1 and os.listdir(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"]
+)
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    tmp_path, capsys, monkeypatch, answer
+):
+    """No read takes long, of headers or of the archive."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setitem(download.CORPORA, "tiny", make_corpus({"train.tgz": TRAIN}))
+    monkeypatch.setattr(download, "MAX_PAUSE", 0.5)
+    has_ended = threading.Event()
+
+    def drip(listener):
+        client, _ = listener.accept()
+        client.sendall(answer)
+        with contextlib.suppress(OSError):
+            while not has_ended.wait(0.05):
+                client.sendall(b"x")
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        flags = ["tiny", "--out", str(tmp_path / "out"), "--url_base", url]
+        message = refuse_download(capsys, *flags)
+        has_ended.set()
+    assert f"{url}/train.tgz: expected 65,536 bytes, or the end, within" in message
+    assert os.listdir(str(tmp_path)) == []
 
 
 def test_nobody_there_bad_words_and_no_pooch_are_one_line(

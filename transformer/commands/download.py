@@ -18,7 +18,8 @@ import os
 import shutil
 import sys
 import tarfile
-from typing import Any, Optional, Set, Tuple
+import threading
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 from transformer.commands import cli
 from transformer.commands.terminal import PACKAGE, command_line, print_lines
@@ -33,6 +34,7 @@ SAMPLE = "sample"
 SAMPLE_FILES = (".de", ".en", ".align")
 SAMPLE_VOCAB_SIZE = 2000  # for its small grammar
 READ_BYTES = 1 << 16  # at a time
+MAX_PAUSE = 60.0  # seconds within which a server must send READ_BYTES
 RETRIES = 5  # for an archive; pooch waits 1 s after the first, 2 s after the second, …
 
 
@@ -196,7 +198,7 @@ def fetch(archive: Archive, path: str, work_dir: str, url_base: Optional[str]) -
     Raises:
       ValueError: no attempt succeeded.
       PackageNotInstalled: pooch is missing.
-      OSError: the file is too long.
+      OSError: the file is too long, or the server too slow.
     """
     try:
         import pooch
@@ -212,7 +214,7 @@ def fetch(archive: Archive, path: str, work_dir: str, url_base: Optional[str]) -
 
     def download_limited(url, path, manager):
         with LimitedFile(path, url, archive.max_bytes) as file:
-            downloader(url, file, manager)
+            watch(file, url, lambda: downloader(url, file, manager))
 
     name = os.path.basename(path)
     url = f"{url_base.rstrip('/')}/{name}" if url_base else archive.url
@@ -229,6 +231,45 @@ def fetch(archive: Archive, path: str, work_dir: str, url_base: Optional[str]) -
         raise ValueError(f"{url}: downloading the archive failed: {error}") from error
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(new_path, path)
+
+
+def watch(file: io.FileIO, url: str, write: Callable[[], None]) -> None:
+    """Write a file in a thread, which may not pause for `MAX_PAUSE` seconds.
+
+    The time limits of requests are those of single reads: a server that sends a byte
+    now and then does not exceed them, neither in the headers nor in the archive.
+
+    Args:
+      file: the file, to which READ_BYTES are written at a time.
+      url: the address, for the message.
+      write: writes the file.
+
+    Raises:
+      TimeoutError: it pauses. Its thread is left behind, and ends with the process.
+    """
+    errors: List[BaseException] = []
+
+    def work():
+        try:
+            write()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    previous = -1
+    while thread.is_alive():
+        size = file.tell()
+        if size == previous:
+            raise TimeoutError(
+                f"{url}: expected {READ_BYTES:,} bytes, or the end, within "
+                f"{MAX_PAUSE:.0f} s, got fewer after {size:,}; run the same command "
+                "later, or name a mirror with --url_base"
+            )
+        previous = size
+        thread.join(MAX_PAUSE)
+    if errors:
+        raise errors[0]
 
 
 class LimitedFile(io.FileIO):

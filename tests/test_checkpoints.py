@@ -238,6 +238,7 @@ class Life:
         (os, "fsync"),
         (shutil, "rmtree"),
         (shutil, "copyfile"),
+        (tf.train.Saver, "save"),
     ]
 
     def __init__(self, changes):
@@ -289,6 +290,51 @@ def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
     assert set(os.listdir(logdir)) == {LATEST} | {
         f"{kind}-20{ending}" for kind in (BEST, REGULAR) for ending in ENDINGS
     }
+
+
+class Move(Life):
+    """After so many changes of the file system, another process moves a folder."""
+
+    def __init__(self, changes, *paths):
+        super().__init__(changes)
+        self.paths = paths
+
+    def limited(self, function):
+        def call(*args, **named):
+            if self.remaining == 0:
+                os.rename(*self.paths)
+            self.remaining -= 1
+            return function(*args, **named)
+
+        return call
+
+
+def test_moved_at_any_moment_the_folder_has_a_whole_checkpoint(
+    session, tmp_path, monkeypatch
+):
+    """What fails is an OSError, which training expects; nothing is left elsewhere."""
+    logdir, moved = (str(tmp_path / name) for name in ("logs", "moved"))
+    variable = tf.get_variable("x", [3])
+    saver = checkpoints.make_saver()
+    for changes in range(100):
+        os.mkdir(logdir)
+        for step in (5, 10):
+            session.run(variable.assign([step] * 3))
+            has_failed = False
+            with monkeypatch.context() as patched:
+                if step == 10:
+                    Move(changes, logdir, moved).limit(patched)
+                try:
+                    checkpoints.save(session, saver, logdir, step, keep=1)
+                except OSError:
+                    has_failed = True
+        if not os.path.exists(moved):
+            break
+        assert os.listdir(str(tmp_path)) == ["moved"]
+        steps = [5, 10] if has_failed else [10]
+        assert step_of_find(moved, "newest", []) in steps
+        shutil.rmtree(moved)
+    assert changes > 8
 
 
 def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):

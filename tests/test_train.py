@@ -146,6 +146,26 @@ def test_ids_that_change_during_training_end_it_with_a_checkpoint(
     assert manifests.list_steps(str(tmp_path / "logs")) == [6]
 
 
+@pytest.mark.parametrize("moment, last", [("save", "none"), ("evaluate", "4")])
+def test_a_log_directory_that_is_moved_during_training_is_named(
+    digits, tmp_path, monkeypatch, capsys, moment, last
+):
+    logdir, moved = tmp_path / "logs", tmp_path / "moved"
+    function = getattr(trainer.Training, moment)
+
+    def move_then_call(training):
+        logdir.rename(moved)
+        function(training)
+
+    monkeypatch.setattr(trainer.Training, moment, move_then_call)
+    where = ["--data", digits, "--logdir", logdir, *corpora.TINY, "--max_steps=4"]
+    assert corpora.exit_status("train", *where) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert f"step 4: the log directory {logdir} was moved or removed" in message
+    assert f"last checkpoint: {last}; " in message
+    assert os.listdir(str(tmp_path)) == ["moved"]
+
+
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
 PATIENT = [

@@ -614,7 +614,24 @@ class Training:
         self.signals = StopSignals()
 
     def run(self) -> None:
-        """Train until the last step, or until patience runs out."""
+        """Train until the last step, or until patience runs out.
+
+        Raises:
+          OSError: a checkpoint could not be written, or the log directory has vanished.
+        """
+        try:
+            self.train()
+        except (OSError, ValueError) as error:
+            if os.path.isdir(self.logdir):
+                raise
+            last = self.last_saved_step or "none"
+            raise OSError(
+                f"step {self.step}: the log directory {self.logdir} was moved or "
+                f"removed; last checkpoint: {last}; continue from it where it is now"
+            ) from error
+
+    def train(self) -> None:
+        """Update, save and evaluate."""
         hp = self.hp
         self.announce()
         self.copy_missing_best()

@@ -437,7 +437,8 @@ def _publish(checkpoint, write, description):
             os.replace(path, os.path.join(logdir, os.path.basename(path)))
             files.sync(logdir)
         os.rmdir(folder)
-    except (OSError, tf.errors.OpError) as error:
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        # A Saver raises ValueError if the folder has vanished.
         lines = str(error).splitlines()  # in TensorFlow's errors, one gives the reason
         reason = [line for line in lines if folder in line] or lines
         raise OSError(f"{checkpoint} could not be written: {reason[0]}") from error

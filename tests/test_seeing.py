@@ -193,6 +193,20 @@ def test_the_tree_ends_in_the_n_best(inspection, translator):
         assert node.score == pytest.approx(best.score, abs=1e-5)
 
 
+def test_translations_that_are_kept_open_are_in_the_tree(trained, lines):
+    hp = hparams.load(trained, {"keep_open": True, "max_extra_length": 0})
+    with Translator.for_settings(hp, trained, 4, keep_history=True) as translator:
+        translator.find_and_restore()
+        inspected = [inspect_line(translator, line) for line in lines]
+        eos = translator.vocabularies.target.eos
+    open_paths = 0
+    for inspection in inspected:
+        ranks = [node.rank for node in inspection.nodes if node.fate == ENDED]
+        assert sorted(ranks) == list(range(len(inspection.n_best)))
+        open_paths += sum(n.rank >= 0 and n.piece != eos for n in inspection.nodes)
+    assert open_paths
+
+
 def test_the_tree_of_a_line_of_two_is_that_of_the_line_alone(translator):
     sources = translator.encode(["1 2 3 4 5 6 7 8 9", "3"])
     trees = []

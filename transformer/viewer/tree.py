@@ -22,8 +22,9 @@ class Node(NamedTuple):
     piece: int  # the id of the newest piece
     log_prob: float  # of all its pieces
     score: float  # log-probability / length penalty
-    # OPEN: continued. CUT: dropped. ENDED: one of the n best. BEATEN: ended, but not
-    # one of the n best. CHOSEN: the end of a given target, which no search found.
+    # OPEN: continued. CUT: dropped. ENDED: one of the n best, with EOS or kept open.
+    # BEATEN: ended, but not one of the n best. CHOSEN: the end of a given target, which
+    # no search found.
     fate: str
     rank: int  # its rank among the n best; -1: not one of them
 
@@ -78,9 +79,11 @@ def _rank_nodes(nodes, ids, scores):
         for rank, (row, score) in enumerate(zip(ids, scores))
         if score > NEVER
     }
+    # One that is kept open at its limit is as long as a result, and does not end.
+    lengths = {len(path) for path in ranks}
     ranked = []
     for index, node in enumerate(nodes):
-        path = tuple(path_ids(nodes, index)) if node.fate == BEATEN else None
+        path = tuple(path_ids(nodes, index)) if node.step in lengths else None
         if path in ranks:
             node = node._replace(fate=ENDED, rank=ranks[path])
         ranked.append(node)

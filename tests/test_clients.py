@@ -323,7 +323,9 @@ def test_languages_have_names_and_targets(model):
 def test_answers_are_compressed_for_clients_that_ask(server):
     for path, accepted, encoding in (
         ("/openapi.json", "gzip", "gzip"),
+        ("/openapi.json", "br, gzip;q=0.1", "gzip"),
         ("/openapi.json", "identity", None),
+        ("/openapi.json", "gzip; q=0, *", None),
         ("/health", "gzip", None),  # too short
     ):
         connection = connect(server)

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -64,6 +65,8 @@ MIN_BYTES_TO_COMPRESS = 1024
 # Of 9: the fastest, because other clients wait meanwhile. For 1.8 MB of numbers, 28 ms
 # instead of 140 (level 5) or 1,331 (level 9), and 808 KB instead of 751 or 710.
 COMPRESSION_LEVEL = 1
+# The weight 0 (RFC 9110, 12.4.2), which Starlette does not read.
+REFUSED_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.I)
 
 log = logging.getLogger("transformer.service")
 
@@ -154,6 +157,9 @@ class Service:
         path = "/" + scope["path"].lstrip("/")
         if path in LIBRETRANSLATE_PATHS:
             scope = {**scope, "path": path}
+        if REFUSED_GZIP.search(headers.get("accept-encoding", "")):
+            others = [pair for pair in headers.raw if pair[0] != b"accept-encoding"]
+            scope = {**scope, "headers": others}
         status = CLIENT_DISCONNECTED
 
         async def send_with_headers(message):

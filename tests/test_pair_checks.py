@@ -471,6 +471,15 @@ def test_bytes_are_named_whatever_the_name_of_the_file(
     assert caught.value.kind == kind and advice in advice_for(caught.value)
 
 
+def test_carriage_returns_instead_of_line_feeds_are_named_in_text_to_translate():
+    reader = TolerantReader()
+    assert list(reader.read([b"a\rb\rc\n"])) == ["a\rb\rc"]
+    assert "expected line feeds, got 2 carriage returns" in reader.report()
+    reader = TolerantReader()
+    list(reader.read([b"a\r\n"] * 9 + [b"a\rb\r\n"]))
+    assert reader.report() == "10 lines: 1 with a control or invisible character"
+
+
 def test_text_with_carriage_returns_only_is_refused(tmp_path):
     path = str(tmp_path / "a")
     for content in ("a\rb\rc\r", "a\rb\rc\n", "a\rb\rc"):
@@ -553,14 +562,16 @@ def test_eval_and_doctor_name_line_ends_of_other_programs(tmp_path, side):
 
 
 def test_the_references_are_named_if_they_are_compared(tmp_path):
-    text = ParallelText("test", ["a", "b"], ["A", "B"])
+    text = ParallelText("test", ["x", "y"], ["A", "B"], more_references=[["C", "D"]])
     for lines, checkpoint, num_warnings in (
         (["A", "B "], "", 1),
+        (["C", "D"], "", 1),  # the second references
         (["A", "C"], "", 0),
+        (["a", "B"], "", 1),
         (["A", "B"], "model.ckpt-1", 0),  # a perfect model
     ):
         warnings = []
         translations = evaluate.Translations(lines, "other.en", checkpoint)
         evaluate.warn_of_translations(translations, text, warnings.append)
-        expected = ["other.en: this is the text of the references"]
+        expected = ["other.en: this is the text of the references, or nearly so"]
         assert warnings == expected[:num_warnings]

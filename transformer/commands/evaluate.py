@@ -50,7 +50,7 @@ from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
 from transformer.runtime.errors import CheckpointNotFound
 from transformer.runtime.progress import format_count
-from transformer.text.anomalies import Side, find_anomalies
+from transformer.text.anomalies import Side, find_anomalies, normalize
 from transformer.text.data_folder import (
     ParallelText,
     name_text,
@@ -453,14 +453,17 @@ def warn_of_translations(
     anomalies = find_anomalies(Side(translations.lines, text.references, text.sources))
     anomalies.append(describe_line_ends(translations.lines))
     if not translations.checkpoint and are_references(translations, text):
-        anomalies.append("this is the text of the references")
+        anomalies.append("this is the text of the references, or nearly so")
     warn_of(translations.path, anomalies, warn)
 
 
 def are_references(translations: Translations, text: ParallelText) -> bool:
-    """Return whether translations are the references, but for spaces at the ends."""
-    pairs = zip(translations.lines, text.references)
-    return all(line.strip() == reference.strip() for line, reference in pairs)
+    """Return whether translations are references, but for case and spaces."""
+    lines = list(map(normalize, translations.lines))
+    return any(
+        lines == list(map(normalize, references))
+        for references in (text.references, *text.more_references)
+    )
 
 
 def warn_of(name: str, findings: List[str], warn: Callable[[str], None]) -> None:

@@ -494,6 +494,7 @@ class TolerantReader:
     def __init__(self):
         self.num_lines = 0
         self.head = b""  # the first bytes
+        self.num_returns = 0  # "\r" within lines
         self.counts: collections.Counter = collections.Counter()
 
     def read(self, raw_lines: Iterable[bytes]) -> Iterator[str]:
@@ -507,6 +508,7 @@ class TolerantReader:
             except UnicodeDecodeError:
                 self.counts["not UTF-8"] += 1
                 line = _decode(raw, line_number, errors="replace")
+            self.num_returns += line.count("\r")
             length = len(line)
             line = remove_display_marks(line)
             self.counts["without its soft hyphens or marks of direction"] += (
@@ -533,4 +535,7 @@ class TolerantReader:
         kind = find_signature(self.head) or find_wide_encoding(self.head)
         if kind:
             parts = f"expected text in UTF-8, got {kind}; {parts}"
+        elif self.num_returns > self.num_lines:
+            returns = format_count(self.num_returns, "carriage return")
+            parts = f"expected line feeds, got {returns}, which end no line; {parts}"
         return parts and f"{format_count(self.num_lines, 'line')}: {parts}"

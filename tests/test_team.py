@@ -1,5 +1,6 @@
 """Several workers: TF_CONFIG, their connections, how a run of several ends."""
 
+import contextlib
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from transformer.runtime import devices
 from transformer.runtime.signals import forward_signals
 from transformer.workers import agreement, exchange, launch
 from transformer.workers import team as workers
-from transformer.workers.cluster import Cluster, read_cluster
+from transformer.workers.cluster import SHARE_PORTS, Cluster, read_cluster
 from transformer.workers.exchange import ClusterSession, Exchange, make_packs
 from transformer.workers.team import Ended, NotFiniteElsewhere, Team
 
@@ -111,6 +112,15 @@ def test_more_workers_than_shards_are_refused(digits, tmp_path, capsys, monkeypa
     monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
     message = refused(digits, tmp_path, capsys, "--shards=1", "--deterministic")
     assert "shards: expected 2 or more, one for each worker, got 1" in message
+
+
+@pytest.mark.parametrize("flag", ["--data", "--init_from"])
+def test_workers_name_whole_paths(tmp_path, capsys, monkeypatch, flag):
+    """They may run in other folders, where a relative path leads elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
+    message = corpora.refusal(capsys, "train", "--logdir=logs", flag, "nowhere")
+    assert str(tmp_path / "nowhere") in message
 
 
 # --- Connections ----------------------------------------------------------------------
@@ -599,6 +609,22 @@ def test_each_worker_has_a_gpu_or_its_share_of_the_cores(launched, monkeypatch, 
         gpu = gpus[index] if gpus else ""
         cores = every if gpus else devices.share_of_cores(index, 2)
         assert f"[{index}] {gpu} {cores}" in lines
+
+
+@needs_tf2
+def test_reserved_ports_are_for_the_workers_alone(monkeypatch):
+    """From the choice until a worker listens, seconds pass in which others look."""
+    with contextlib.ExitStack() as sockets:
+        *_, environment = launch.make_environments(2, sockets=sockets)
+        cluster = read_cluster(environment)
+        host, port = cluster.chief_address()
+        for number in (int(cluster.addresses[0].split(":")[1]), port):
+            with socket.socket() as other, pytest.raises(OSError):
+                other.bind((host, number))
+        monkeypatch.setenv(SHARE_PORTS, environment[SHARE_PORTS])
+        with workers.listen(cluster) as listener:
+            with socket.create_connection((host, port)):
+                assert listener.accept()
 
 
 def test_gpus_are_found_without_tensorflow(tmp_path, monkeypatch):

@@ -66,13 +66,18 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace) -> None:
     """Refuse settings that cannot work, then train."""
     flags = cli.read_settings(args, hparams.FIELDS)
+    cluster = read_cluster(os.environ)
+    if cluster:  # workers may run in other folders: messages name whole paths
+        args.logdir = os.path.abspath(args.logdir)
+        args.init_from = args.init_from and os.path.abspath(args.init_from)
     hp = hparams.resolve(flags, args.preset, args.logdir, args.init_from)
+    if cluster:
+        hp = dataclasses.replace(hp, data=os.path.abspath(hp.data))
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEFORE_SETTINGS)
     if args.init_from and not manifests.has_checkpoint(args.logdir):
         refuse_other_vocabulary(hp.data, args.init_from)
     is_saved = hparams.has_settings(args.logdir)
     hp = add_vocabulary_sizes(hp, hparams.FIELDS if is_saved else flags)
-    cluster = read_cluster(os.environ)
     cli.start_tensorflow(args.verbose)
     from transformer.trainer import train  # here, because TensorFlow takes seconds
 

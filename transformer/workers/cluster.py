@@ -18,6 +18,9 @@ from transformer.runtime.errors import SettingsError
 
 PORT_OFFSET = 1000  # from TensorFlow's port to the port for connections to the chief
 LAST_PORT = 2**16 - 1
+# TensorFlow's variable for servers that share their port with other sockets, such as
+# those with which the launcher reserves it.
+SHARE_PORTS = "TF_GRPC_REUSE_PORT"
 
 
 @dataclasses.dataclass(frozen=True)

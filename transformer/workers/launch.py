@@ -1,9 +1,9 @@
 """Worker processes on this machine, one per device: start them, and wait for their end.
 
-Each worker gets a `TF_CONFIG` that names free ports. If this machine has GPUs, each
-worker gets its own GPU; otherwise, each gets an equal share of the CPU cores. Each line
-of output begins with the worker's number. When one worker ends, all end. This file does
-not import TensorFlow, not even indirectly.
+Each worker gets a `TF_CONFIG` that names ports reserved for it. If this machine has
+GPUs, each worker gets its own GPU; otherwise, each gets an equal share of the CPU
+cores. Each line of output begins with the worker's number. When one worker ends, all
+end. This file does not import TensorFlow, not even indirectly.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from transformer.runtime.devices import list_gpus, share_of_cores
 from transformer.runtime.errors import ProgramNotFound, SettingsError
 from transformer.runtime.signals import handle_signals
-from transformer.workers.cluster import LAST_PORT, PORT_OFFSET
+from transformer.workers.cluster import LAST_PORT, PORT_OFFSET, SHARE_PORTS
 from transformer.workers.team import LOST
 
 HOST = "127.0.0.1"
@@ -72,40 +72,70 @@ def run_workers(
 
 
 def find_free_ports(count: int) -> List[int]:
-    """Find free ports; the port for connections to the chief is also free."""
+    """Find free ports, as in `reserve_ports`, which other programs may take again."""
     with contextlib.ExitStack() as sockets:
-        ports: List[int] = []
-        while len(ports) < count:
-            sock = sockets.enter_context(socket.socket())
-            sock.bind((HOST, 0))
-            port = sock.getsockname()[1]
-            if not ports:  # the chief
-                if port + PORT_OFFSET > LAST_PORT:
-                    continue
-                chief_sock = sockets.enter_context(socket.socket())
-                try:
-                    chief_sock.bind((HOST, port + PORT_OFFSET))
-                except OSError:
-                    continue
-            ports.append(port)
+        return reserve_ports(count, sockets)
+
+
+def reserve_ports(count: int, sockets: contextlib.ExitStack) -> List[int]:
+    """Reserve ports; the port for connections to the chief is reserved, too.
+
+    Until `sockets` is closed, only programs of this user that share ports
+    (SO_REUSEPORT) can listen there, and the system gives the ports to nobody else.
+
+    Args:
+      count: the number of workers, the chief first.
+      sockets: holds the reservations.
+    """
+
+    def reserve(port):
+        sock = sockets.enter_context(socket.socket())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((HOST, port))
+        return sock.getsockname()[1]
+
+    ports: List[int] = []
+    while len(ports) < count:
+        port = reserve(0)
+        if not ports:  # the chief
+            if port + PORT_OFFSET > LAST_PORT or not is_free(port + PORT_OFFSET):
+                continue
+            reserve(port + PORT_OFFSET)
+        ports.append(port)
     return ports
 
 
+def is_free(port: int) -> bool:
+    """Return whether nobody uses or shares a port."""
+    with socket.socket() as sock:
+        try:
+            sock.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
 def make_environments(
-    count: int, gpus: Optional[List[str]] = None
+    count: int,
+    gpus: Optional[List[str]] = None,
+    sockets: Optional[contextlib.ExitStack] = None,
 ) -> List[Dict[str, str]]:
     """Make the environment variables of each worker.
 
     Args:
       count: the number of workers.
       gpus: from `list_gpus`; None or []: the workers compute on the CPU.
+      sockets: as in `reserve_ports`; None: the ports are free, but not reserved.
     """
-    addresses = [f"{HOST}:{port}" for port in find_free_ports(count)]
+    ports = reserve_ports(count, sockets) if sockets else find_free_ports(count)
+    addresses = [f"{HOST}:{port}" for port in ports]
     environments = []
     for index in range(count):
         task = {"type": "worker", "index": index}
         config = {"cluster": {"worker": addresses}, "task": task}
         environment = dict(os.environ, TF_CONFIG=json.dumps(config))
+        if sockets:
+            environment[SHARE_PORTS] = "true"
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = gpus[index]
         environments.append(environment)
@@ -162,7 +192,9 @@ class Workers:
         self._status = 0
         self._lock = threading.Lock()
         self._processes = []
-        for index, environment in enumerate(make_environments(count, gpus)):
+        self._sockets = contextlib.ExitStack()
+        environments = make_environments(count, gpus, self._sockets)
+        for index, environment in enumerate(environments):
             cores = [] if gpus else share_of_cores(index, count)
             process = subprocess.Popen(
                 [sys.executable, *arguments],
@@ -205,6 +237,7 @@ class Workers:
             time.sleep(POLL)
         for reader in self._readers:
             reader.join(PATIENCE)
+        self._sockets.close()
         return self._status
 
     def _is_running(self, process):

@@ -7,6 +7,7 @@ collective operations wait forever for a worker that is frozen or gone.
 """
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -19,7 +20,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from transformer.runtime.errors import REFUSED, SettingsError, TransformerError
 from transformer.runtime.signals import SIGNALS, Stopped, signal_self
-from transformer.workers.cluster import PORT_OFFSET, Cluster
+from transformer.workers.cluster import PORT_OFFSET, SHARE_PORTS, Cluster
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
 RESTART = "run the same command on all workers to continue from the last checkpoint"
@@ -523,14 +524,15 @@ def listen(cluster: Cluster) -> socket.socket:
       SettingsError: the port is in use.
     """
     host, port = cluster.chief_address()
+    reuse_port = os.environ.get(SHARE_PORTS, "") in ("1", "true")
+    make_server = functools.partial(socket.create_server, reuse_port=reuse_port)
     try:
         if host in LOOPBACK:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            return socket.create_server((host, port), family=family)
+            return make_server((host, port), family=family)
         with contextlib.suppress(OSError, ValueError):  # a machine may have no IPv6
-            family = socket.AF_INET6
-            return socket.create_server(("", port), family=family, dualstack_ipv6=True)
-        return socket.create_server(("", port))
+            return make_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return make_server(("", port))
     except OSError as error:
         raise SettingsError(
             f"port {port}: expected a free port for the workers' connections, "

@@ -112,9 +112,14 @@ function roundUp(number, multiple) {
   return Math.ceil(number / multiple) * multiple;
 }
 
-// The fastest kernels that this browser can run. files: the assembled ones, the fastest
-// first; a browser without SIMD can run none of them.
+// The fastest kernels that this browser can run. files: the assembled ones, the fastest first.
 function chooseKernels(files) {
-  const file = files.find((bytes) => WebAssembly.validate(bytes));
-  return file ? new WasmKernels(file) : new PlainKernels();
+  for (const bytes of files) {
+    try {
+      return new WasmKernels(bytes);
+    } catch { // no relaxed SIMD, no SIMD, or no WebAssembly at all
+      continue;
+    }
+  }
+  return new PlainKernels();
 }

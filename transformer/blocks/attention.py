@@ -111,8 +111,8 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
       name: the variable scope: "q", "k" or "v".
     """
     activation = tf.nn.relu if dialect.projection_relu else None
-    x = dense(x, num_units, dialect.projection_bias, name, activation)
-    return split_heads(x, num_heads)
+    outputs = dense(x, num_units, dialect.projection_bias, name, activation)
+    return split_heads(outputs, num_heads, like=x)
 
 
 def keys_and_values(

@@ -75,9 +75,21 @@ def append_zeros(x, count, axis: int):
     return tf.concat([x, tf.zeros(tf.stack(sizes), x.dtype)], axis)
 
 
-def split_heads(x, num_heads: int):
-    """Reshape [N, T, D] → [N, H, T, D / H]."""
-    batch, length, width = shape_list(x)
+def split_heads(x, num_heads: int, like=None):
+    """Reshape [N, T, D] → [N, H, T, D / H].
+
+    Args:
+      x: float [N, T, D].
+      num_heads: int, H.
+      like: tensor [N, T, any width], the inputs of the dense layer that computed `x`.
+        From sizes of `x` itself, tf2onnx 1.17 makes a graph that fails: it joins this
+        reshape and the layer's (findings/tf2onnx_joins_reshapes.sh).
+    """
+    if tf.is_tensor(like):
+        batch, length = shape_list(like)[:2]
+        width = x.shape.as_list()[-1]
+    else:
+        batch, length, width = shape_list(x)
     x = reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 

@@ -204,7 +204,7 @@ def multihead_attention(
         tf.AUTO_REUSE,
         key_masks=True,
         # Not as `key_masks`: an inverted mask would be reported twice.
-        bias=mask_to_bias(is_token)[:, None, None, :],
+        bias=expand_dims(mask_to_bias(is_token), 1, 1),
         dialect=DIALECT,
     )
 

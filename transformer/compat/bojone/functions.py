@@ -63,7 +63,7 @@ def attention(
     size_per_head = check_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
         queries, keys, values = (
-            split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
+            split_heads(dense(x, nb_head * size_per_head, False, name), nb_head, x)
             for x, name in ((Q, "q"), (K, "k"), (V, "v"))
         )  # [N, H, T, size]
         key_mask = None
@@ -88,10 +88,9 @@ def position_embedding(inputs, position_size: int):
     """
     position_size = check_size("position_embedding: position_size", position_size)
     batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
-    positions = tf.cast(tf.range(length), tf.float64)
-    table = interleaved_sinusoids(positions, position_size)  # [T, size]
+    table = interleaved_sinusoids(tf.range(length), position_size)  # [T, size]
     encoding = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
-    return tf.tile(expand_dims(tf.cast(encoding, tf.float32), 0), [batch, 1, 1])
+    return tf.tile(expand_dims(encoding, 0), [batch, 1, 1])
 
 
 def mask(inputs, seq_len, mode: str = "mul"):

@@ -109,8 +109,7 @@ class SinCosPositionEmbedding(_PositionEmbedding):
     """
 
     def vectors(self, positions):
-        flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
-        encoding = interleaved_sinusoids(flat, self.v_dim)
+        encoding = interleaved_sinusoids(tf.reshape(positions, [-1]), self.v_dim)
         return tf.reshape(encoding, tf.concat([tf.shape(positions), [self.v_dim]], 0))
 
 

@@ -352,10 +352,13 @@ def _compute_heads(query_antecedent, memory_antecedent, depths, num_heads, cache
     """
     if cache is not None and memory_antecedent is not None:
         q = dense(query_antecedent, depths[0], use_bias=False, name="q")
-        return split_heads(q, num_heads), cache["k_encdec"], cache["v_encdec"]
+        q = split_heads(q, num_heads, like=query_antecedent)
+        return q, cache["k_encdec"], cache["v_encdec"]
+    memory = query_antecedent if memory_antecedent is None else memory_antecedent
+    qkv = compute_qkv(query_antecedent, memory_antecedent, *depths)
     q, k, v = (
-        split_heads(x, num_heads)
-        for x in compute_qkv(query_antecedent, memory_antecedent, *depths)
+        split_heads(x, num_heads, like)
+        for x, like in zip(qkv, (query_antecedent, memory, memory))
     )
     if cache is not None and step is None:
         past = KeyValueCache(cache["k"], cache["v"]).append(KeyValueCache(k, v))

@@ -32,10 +32,10 @@ def get_timing_signal_1d(
 ):
     """Return the sinusoids from position `start_index` on: [1, length, channels].
 
-    See `positions.concatenated_sinusoids`. The angles are float64; in the original,
-    they are float32.
+    See `positions.concatenated_sinusoids`, whose angles are more precise than the
+    float32 of the original.
     """
-    positions = tf.cast(tf.range(length) + start_index, tf.float64)
+    positions = tf.range(length) + start_index
     signal = concatenated_sinusoids(positions, channels, min_timescale, max_timescale)
     return expand_dims(tf.cast(signal, tf.float32), 0)
 
@@ -53,9 +53,8 @@ def add_timing_signal_1d_given_position(
     x, position, min_timescale=1.0, max_timescale=1.0e4
 ):
     """Add the sinusoids of positions, int or float [N, T], to float [N, T, D]."""
-    flat = tf.cast(tf.reshape(position, [-1]), tf.float64)
     signal = concatenated_sinusoids(
-        flat, shape_list(x)[-1], min_timescale, max_timescale
+        tf.reshape(position, [-1]), shape_list(x)[-1], min_timescale, max_timescale
     )
     return x + tf.cast(tf.reshape(signal, shape_list(x)), x.dtype)
 
@@ -69,9 +68,8 @@ def add_timing_signal_nd(x, min_timescale=1.0, max_timescale=1.0e4):
     *lengths, width = shape_list(x)[1:]
     pairs = width // (2 * len(lengths))
     for i, length in enumerate(lengths):
-        positions = tf.cast(tf.range(length), tf.float64)
         signal = concatenated_sinusoids(
-            positions, 2 * pairs, min_timescale, max_timescale
+            tf.range(length), 2 * pairs, min_timescale, max_timescale
         )
         first = 2 * pairs * i  # the first channel of this dimension
         signal = tf.pad(signal, [[0, 0], [first, width - first - 2 * pairs]])

@@ -299,6 +299,39 @@ def segments(ids, text, document="d1"):
     return f"<srcset><DOC docid={document}>\n{lines}</DOC></srcset>\n"
 
 
+@pytest.mark.parametrize("tag", ["<doc\nid='{}'>", "<doc\n  docid={}\n >", "<doc>"])
+def test_documents_are_told_apart_however_their_tags_are_written(tmp_path, tag):
+    """In one file, and in two; without ids, documents are numbered."""
+    numbers = [[[1, 3], [1, 2, 3]], [[1, 2, 3], [2, 3]]]
+    sides = [
+        [
+            "".join(f"<seg\nid='{i}'>{document} {i}</seg>\n" for i in segment_numbers)
+            for document, segment_numbers in enumerate(side)
+        ]
+        for side in numbers
+    ]
+    name = itertools.count()
+    one_file = "".join(
+        f"{tag.format(next(name))}<src lang='de'>{source}</src>\n"
+        f"<ref\nlang='en'>{target}</ref></doc>\n"
+        for source, target in zip(*sides)
+    )
+    path = write(tmp_path / "a.xml", one_file)
+    sets = [
+        f"<{kind}set>"
+        + "".join(map("{}{}</doc>\n".format, tags, side))
+        + f"</{kind}set>"
+        for kind, side, tags in zip(
+            ("src", "ref"), sides, [[tag.format(i) for i in range(2)]] * 2
+        )
+    ]
+    paths = [write(tmp_path / f"{i}.sgm", text) for i, text in enumerate(sets)]
+    both = write(tmp_path / "both.sgm", "".join(sets))
+    for names in ([f"{path}#de", f"{path}#en"], paths, [f"{both}#src", f"{both}#ref"]):
+        pairs = list(read_pairs(FilePair(*names)))
+        assert pairs == [(text, text) for text in ("0 1", "0 3", "1 2", "1 3")]
+
+
 @pytest.mark.parametrize(
     "source, target, pairs, unmatched",
     [

@@ -128,10 +128,15 @@ def pair_segments(
 # <tstset sysid="online"> (NIST); and a segment.
 SEGMENT = re.compile(
     r"<seg\b(?P<number>[^<>]*)>(?P<text>.*?)</seg>|<doc\b(?P<document>[^<>]*)>|"
-    r"<(?P<kind>src|ref|hyp|tst)(?:set)?\b(?P<attributes>[^<>]*)>",
+    r"<(?P<kind>src|ref|hyp|tst)(?P<set>set)?\b(?P<attributes>[^<>]*)>",
     re.IGNORECASE,
 )
 SEGMENT_START = re.compile("<seg", re.IGNORECASE)
+# A tag that ends on another line, which is not further than MAX_TAG characters.
+OPEN_TAG = re.compile(
+    r"<(?:seg|doc|(?:src|ref|hyp|tst)(?:set)?)\b[^<>]*$", re.IGNORECASE
+)
+MAX_TAG = 2000
 ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NAMES_OF_TRANSLATORS = ("translator", "refid", "sysid", "system")
 
@@ -153,15 +158,19 @@ def read_segments(
     side = Side("src", "")
     sides = []
     document = ""
-    for line_number, line in enumerate(lines, 1):
+    num_documents = 0
+    for line_number, line in _join_tags(lines):
         num_segments = 0
         for match in SEGMENT.finditer(line):
             if match.group("kind"):
                 side = _parse_side(match.group("kind"), match.group("attributes"))
+                if match.group("set"):
+                    num_documents = 0
                 continue
             if match.group("document") is not None:
+                num_documents += 1
                 values = _parse_attributes(match.group("document"))
-                document = values.get("docid", values.get("id", ""))
+                document = values.get("docid", values.get("id", f"#{num_documents}"))
                 continue
             num_segments += 1
             if side not in sides:
@@ -182,6 +191,23 @@ def read_segments(
             f"{path}: expected <seg id=…> text </seg>, got a file without any"
         )
     _choose_side(path, label, sides)
+
+
+def _join_tags(lines: Iterable[str]) -> Iterator[Tuple[int, str]]:
+    """Yield the number and the text of each line, with its last tag complete."""
+    text = ""
+    line_number = 0
+    for line_number, line in enumerate(lines, 1):
+        text += line
+        start = text.rfind("<")
+        is_open = start >= 0 and OPEN_TAG.match(text, start)
+        if is_open and len(text) - start < MAX_TAG:
+            text += " "
+            continue
+        yield line_number, text
+        text = ""
+    if text:
+        yield line_number, text
 
 
 def _parse_attributes(attributes: str) -> Dict[str, str]:

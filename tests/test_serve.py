@@ -190,6 +190,13 @@ def test_drain_waits_for_every_accepted_request_and_says_how_long(
     assert sentences == 4 and 2 <= seconds <= 3
 
 
+def test_a_stopping_server_closes_the_connection_of_a_rejected_request(server):
+    """A client that keeps it would delay the end of the server."""
+    server.jobs.close()
+    answer = ask(server, "/translate", {"text": "x"})
+    assert check_error(answer)[0] == 503 and answer[2]["Connection"] == "close"
+
+
 def test_health_and_models(server):
     ask(server, "/translate", {"text": "x"})
     answer = ask(server, "/healthz")[1]

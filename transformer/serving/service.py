@@ -135,7 +135,10 @@ class Service:
             QueueFull: lambda _, error: _error_response(
                 429, f"{error}.", {"Retry-After": str(error.retry_after)}
             ),
-            QueueClosed: lambda _, error: _error_response(503, f"{error}."),
+            # uvicorn would keep the connection, and wait for its client, for 5 seconds.
+            QueueClosed: lambda _, error: _error_response(
+                503, f"{error}.", {"Connection": "close"}
+            ),
             ClientDisconnect: lambda *_: Response(status_code=CLIENT_DISCONNECTED),
             HTTPException: _routing_error_response,
             Exception: lambda *_: _error_response(500, "The server failed."),

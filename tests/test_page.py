@@ -16,7 +16,7 @@ from transformer.logdir import manifests
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
-from transformer.viewer.model_page import make_model_page
+from transformer.viewer.model_page import PAGE, PART, make_model_page
 from transformer.viewer.models import Model
 from transformer.viewer.sentence_request import SentenceRequest
 
@@ -296,16 +296,17 @@ def open_frozen_page(
     return path.as_uri()
 
 
-def open_model_page(browser, folder, model, link=""):
+def open_model_page(browser, folder, model, link="", split=False):
     """Open a page that holds the model; return its address."""
     hp, [checkpoint] = model.translator.hp, model.translator.checkpoints
     examples = ["1 2 3 4 5", "5 4 3 2"]
-    html = make_model_page(hp, checkpoint, examples, "float32")
-    path = folder / "page.html"
-    path.write_text(html, encoding="utf-8")
-    browser.open(path.as_uri() + link)
+    pages = make_model_page(hp, checkpoint, examples, "float32", split=split)
+    for name, content in pages.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    address = (folder / PAGE).as_uri()
+    browser.open(address + link)
     browser.until("page.inspection !== null")
-    return path.as_uri()
+    return address
 
 
 def test_a_page_with_a_model_translates_without_a_network(browser, models, tmp_path):
@@ -326,6 +327,18 @@ def test_a_page_with_a_model_translates_without_a_network(browser, models, tmp_p
     weights = inspect_line(models[0].translator, "7 7 1").attention["cross"][0, 1]
     assert max(abs(a - b) for a, b in zip(values, weights.ravel())) < 2e-5
     assert browser.requests() == [address] and browser.errors() == []
+
+
+def test_a_split_page_loads_the_model_beside_it(browser, models, tmp_path):
+    address = open_model_page(browser, tmp_path, models[0], split=True)
+    [best, *_] = models[0].translate([SentenceRequest("1 2 3 4 5")])[0]
+    assert browser.run(f"{DATA}.nBest[0].text") == best["text"]
+    part = tmp_path / PART.format(1)
+    assert browser.requests() == [address, part.as_uri()] and browser.errors() == []
+    part.unlink()
+    browser.open(address)
+    browser.until("byId('status').classList.contains('bad')")
+    assert "1.js is missing" in browser.run("byId('status').textContent")
 
 
 def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):

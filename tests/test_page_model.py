@@ -367,6 +367,11 @@ def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
     data = json.loads(text)
     assert set(data["examples"]) < set(corpora.read_lines(f"{digits}/dev.de"))
     assert data["models"][0]["beam"] == 4
+    folder = tmp_path / "folder"
+    for _ in range(2):  # and again, in its place
+        arguments = ["--logdir", trained, "--out", str(folder), "--split"]
+        assert corpora.exit_status("page", *arguments) == 0
+        assert sorted(os.listdir(folder)) == ["index.html", "page.model.1.js"]
     refusal = corpora.refusal(
         capsys, "page", "--logdir", trained, trained, "--out", str(out)
     )

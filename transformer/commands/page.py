@@ -32,6 +32,12 @@ def parser() -> cli.Parser:
         "--out", required=True, type=cli.path, metavar="FILE", help="the page to write"
     )
     parser.add_argument(
+        "--split",
+        action="store_true",
+        help="write a folder instead: index.html, which appears at once, and scripts "
+        "with the weights",
+    )
+    parser.add_argument(
         "--weights",
         default=INT8,
         choices=TYPES,
@@ -61,16 +67,25 @@ def run(args: argparse.Namespace) -> None:
     examples = args.examples or choose_examples(hp.data)
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints
-    from transformer.viewer.model_page import make_model_page
+    from transformer.viewer.model_page import PAGE, PART, make_model_page
+
+    if args.split:
+        files.refuse_used(args.out, "--out", PART.format(1))
 
     def make(checkpoint):
-        return make_model_page(hp, checkpoint, examples, args.weights)
+        return make_model_page(hp, checkpoint, examples, args.weights, split=args.split)
 
     page = checkpoints.find_and_load(logdir, make, args.checkpoint, args.warn)
-    with files.replace_file(args.out) as file:
-        file.write(page)
-    size = os.path.getsize(args.out) / 1e6
-    print_lines(f"{args.out}: {size:.1f} MB, weights in {args.weights}")
+    if args.split:
+        with files.new_folder(args.out, "--out", PART.format(1)) as folder:
+            for name, content in page.items():
+                with files.replace_file(os.path.join(folder, name)) as file:
+                    file.write(content)
+    else:
+        with files.replace_file(args.out) as file:
+            file.write(page[PAGE])
+    size = sum(len(content.encode("utf-8")) for content in page.values())
+    print_lines(f"{args.out}: {size / 1e6:.1f} MB, weights in {args.weights}")
 
 
 def choose_examples(data: str) -> List[str]:

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from transformer.text.data_folder import read_languages
 from transformer.viewer import page_files
 from transformer.viewer.models import checkpoint_name, describe_model
 
+PAGE = "index.html"
+PART = "page.model.{}.js"
+PART_SIZE = 2**20 // 3 * 4  # characters of base64 for a megabyte
+
 
 def make_model_page(
     hp: HParams,
@@ -23,8 +27,9 @@ def make_model_page(
     examples: Sequence[str] = (),
     weights: str = INT8,
     languages: Optional[Sequence[str]] = None,
-) -> str:
-    """Return the page as HTML.
+    split: bool = False,
+) -> Dict[str, str]:
+    """Return the files of the page: name → content. PAGE is the page.
 
     Args:
       hp: the settings of the model and of its search.
@@ -33,6 +38,8 @@ def make_model_page(
       weights: the type of the weights, a member of `exports.weights.TYPES`.
       languages: the source and target languages; None: those of the data folder, or
         NEUTRAL_LANGUAGES if it is missing.
+      split: whether the weights are in scripts of their own, PART, beside the page.
+        (From a folder, a page can load scripts, but no other files.)
 
     Raises:
       EngineError: JavaScript cannot compute the model.
@@ -42,6 +49,12 @@ def make_model_page(
     logdir = os.path.dirname(checkpoint)
     name = checkpoint_name(checkpoint)
     kernels = map(page_files.read_bytes, page_files.KERNELS)
+    parts: Dict[str, str] = {}
+    text = encode_base64(exported)
+    if split:
+        for start in range(0, len(text), PART_SIZE):
+            part = text[start : start + PART_SIZE]
+            parts[PART.format(len(parts) + 1)] = f'modelParts.push("{part}");\n'
     html, _ = page_files.make_page(
         {
             "models": [describe_model(hp, logdir, name, languages)],
@@ -49,10 +62,11 @@ def make_model_page(
             "about": describe(hp, checkpoint, weights, languages),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
-            "weights": encode_base64(exported),
+            "weights": "" if split else text,
+            "parts": list(parts),
         }
     )
-    return html
+    return {PAGE: html, **parts}
 
 
 def describe(

@@ -65,6 +65,7 @@ def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
         [
             "default-src 'none'",
             f"script-src '{checksum(script)}'"
+            + (" 'self'" if data.get("parts") else "")
             + (" 'wasm-unsafe-eval'; worker-src blob:" if has_model else ""),
             f"style-src '{checksum(style)}'",
             "img-src data: blob:",

@@ -278,7 +278,6 @@ function readLink() {
 // What a page with its own model says about it, and the sentences that it offers.
 function showModel({ started, about, examples }) {
   byId("local").hidden = false;
-  byId("local").textContent = "Loading the model …";
   started.then(() => { byId("local").textContent = `The model runs in this page. Nothing you type leaves it. (${about})`; }, () => { byId("local").hidden = true; });
   const choose = (text) => { byId("text").value = text; handleInput(); };
   byId("examples").hidden = examples.length === 0;

@@ -1,5 +1,14 @@
 // The source of the inspections: the model in the page itself, which runs in a worker.
 
+const modelParts = []; // of the weights, in base64: what scripts beside the page push
+
+function loadScript(address) {
+  return new Promise((resolve, reject) => {
+    const failure = new Error(`${address} is missing; it belongs beside this page.`);
+    document.head.append(makeElement("script", { src: address, onload: resolve, onerror: () => reject(failure) }));
+  });
+}
+
 class ModelSource {
   constructor(data) {
     this.isFrozen = false;
@@ -22,9 +31,18 @@ class ModelSource {
     this.worker.addEventListener("error", ({ message }) => {
       this.waiting.forEach(({ reject }) => reject(new Error(`The model cannot run: ${message}`)));
     });
-    this.started = this.call("start", { weights: data.weights, kernels: data.kernels });
-    data.weights = ""; // the worker has them
-    byId("data").textContent = "";
+    this.started = this.start(data);
+  }
+
+  // Send the weights to the worker: those in the page, or those in the scripts beside it.
+  async start({ weights, parts, kernels }) {
+    byId("data").textContent = ""; // it holds the weights a second time
+    byId("local").textContent = "Loading the model …";
+    for (const [i, address] of parts.entries()) {
+      await loadScript(address);
+      byId("local").textContent = `Loading the model: ${i + 1} of ${parts.length} MB`;
+    }
+    return this.call("start", { weights: weights + modelParts.splice(0).join(""), kernels });
   }
 
   // The model is used only after it was loaded: a failure to load it is the answer.

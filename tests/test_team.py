@@ -18,10 +18,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer import hparams
+from transformer import hparams, trainer
 from transformer.commands import train
 from transformer.logdir import manifests
 from transformer.runtime import devices
+from transformer.runtime.errors import DataFolderChanged
 from transformer.runtime.signals import forward_signals
 from transformer.workers import agreement, exchange, launch
 from transformer.workers import team as workers
@@ -346,6 +347,51 @@ def test_a_worker_that_is_lost_is_named_on_all(threads, is_dead):
         text, status = ending(result())
         assert text.startswith(f"worker 2 at {here.addresses[2]} {how}")
         assert status == 75
+
+
+def test_a_connection_that_breaks_says_why():
+    class Unreachable:
+        def readline(self, limit):
+            raise OSError(113, "No route to host")
+
+    with socket.socket() as sock:
+        connection = workers.Connection(sock, "worker 1")
+        connection._lines = Unreachable()
+        with pytest.raises(Ended, match="worker 1 died: .*No route to host"):
+            connection.receive()
+
+
+@pytest.mark.parametrize("chief_notices", [True, False])
+def test_a_worker_whose_ids_change_lets_the_chief_save_first(
+    threads, monkeypatch, chief_notices
+):
+    monkeypatch.setattr(trainer, "TIMEOUT", 0.5)
+
+    def refuse(checksums):
+        raise DataFolderChanged("ids have changed")
+
+    data = types.SimpleNamespace(refuse_changes=refuse)
+    run = types.SimpleNamespace(data=data, checksums={})
+    here = threads(2)
+
+    def follow(team):
+        team.handshake()
+        trainer.refuse_changed_ids(run, team)
+
+    def lead(team):
+        team.handshake()
+        if chief_notices:
+            raise DataFolderChanged("saved step 5")
+        team.wait_for_end()
+
+    results = [here.run(index, work) for index, work in ((1, follow), (0, lead))]
+    texts = [str(result()) for result in results]
+    saved = f"worker 0 at {here.addresses[0]} ended: saved step 5"
+    changed = f"worker 1 at {here.addresses[1]} ended: ids have changed"
+    if chief_notices:
+        assert texts == [saved, "saved step 5"]
+    else:
+        assert texts == ["ids have changed", changed]
 
 
 def test_a_main_thread_that_hangs_is_ended(threads):

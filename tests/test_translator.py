@@ -3,6 +3,7 @@
 import concurrent.futures
 import dataclasses
 import json
+import pickle
 import shutil
 
 import corpora
@@ -425,6 +426,8 @@ def test_a_fork_is_told_that_it_cannot_translate(beam_translator, lines, transla
         message = corpora.call_in_fork(work, argument)
         assert "expected a model that process" in message and "spawn" in message
     assert corpora.call_in_fork(beam_translator.close) == ""
+    with pytest.raises(ValueError, match="open one in each process"):
+        pickle.dumps(beam_translator.translate)  # as for a process that is spawned
     assert_same(beam_translator.translate(lines), translations)
 
 

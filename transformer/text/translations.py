@@ -4,6 +4,7 @@ import collections
 import math
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from transformer.runtime.errors import EngineError
 from transformer.text.lines import remove_display_marks
 from transformer.text.pieces import UNK
 from transformer.text.vocabulary import Vocabularies
@@ -55,6 +56,13 @@ class BaseTranslator:
         self._max_pieces = max_pieces
         # What is unusual, such as "empty" → the number of source lines.
         self.unusual_lines: collections.Counter = collections.Counter()
+
+    def __getstate__(self) -> None:
+        """Raise EngineError: a translator does not fit into a pickle."""
+        raise EngineError(
+            f"{type(self).__name__}: expected the name of a log directory to send to "
+            "another process, got an open translator; open one in each process"
+        )
 
     def encode(self, lines: Iterable[str]) -> List[List[int]]:
         """Return the ids of source lines, up to the limit; count unusual lines.

@@ -23,6 +23,7 @@ from transformer.runtime.signals import SIGNALS, Stopped, signal_self
 from transformer.workers.cluster import PORT_OFFSET, SHARE_PORTS, Cluster
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
+CLOSED = "its connection was closed"
 RESTART = "run the same command on all workers to continue from the last checkpoint"
 
 HEARTBEAT = 2.0  # seconds between two heartbeats
@@ -90,10 +91,11 @@ class Connection:
                 "connection is lost"
             )
             raise Ended(f"{self.name} {text}", LOST) from None
-        except OSError:
-            line = b""
+        except OSError as error:
+            reason = error.strerror or error
+            raise Ended(f"{self.name} died: {CLOSED} ({reason})", LOST) from None
         if not line:
-            raise Ended(f"{self.name} died: its connection was closed", LOST)
+            raise Ended(f"{self.name} died: {CLOSED}", LOST)
         try:
             return dict(json.loads(line.decode("utf-8")))
         except MALFORMED:
@@ -347,8 +349,8 @@ class Team:
         """Admit the connection of a worker that identifies itself; refuse any other."""
         connection = Connection(sock)
         timer = threading.Timer(HANDSHAKE, connection.shut_down)
-        timer.start()
         try:
+            timer.start()
             message = connection.receive()
             index = message["index"]
             if type(index) is not int:
@@ -356,7 +358,7 @@ class Team:
             differences = describe_differences(
                 dict(message["configuration"]), self._configuration
             )
-        except (Ended, *MALFORMED):
+        except (Ended, RuntimeError, *MALFORMED):  # RuntimeError: threads ran out
             connection.shut_down()
             return
         finally:

@@ -13,7 +13,6 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tup
 
 from transformer.runtime.errors import CorpusError, SidesEqual
 from transformer.runtime.progress import format_count
-from transformer.text.data_folder import SIDES
 from transformer.text.line_lengths import Misalignment, find_misalignment
 from transformer.text.lines import (
     FilePair,
@@ -125,7 +124,7 @@ def describe_findings(findings: PairFindings) -> List[str]:
         )
     if any(findings.unmatched):
         lines.append(describe_unmatched(findings.unmatched))
-    for side, text in zip(SIDES, findings.line_ends):
+    for side, text in zip(FilePair._fields, findings.line_ends):
         if text:
             lines.append(f"the {side} has {text}")
     if findings.misalignment:
@@ -137,7 +136,7 @@ def describe_unmatched(unmatched: Sequence[Sequence[str]]) -> str:
     """Return a sentence about segments that only one of two sides has."""
     sides = (
         f"{format_count(len(names), 'segment')} of the {side}, such as {names[0]!r}"
-        for side, names in zip(SIDES, unmatched)
+        for side, names in zip(FilePair._fields, unmatched)
         if names
     )
     return f"left out, as the other side lacks them: {'; '.join(sides)}"

@@ -115,7 +115,7 @@ class SearchOptions(NamedTuple):
     # whether all sentences step until the last one ends.
     keep_history: bool = False
     keep_batch: bool = False
-    length_penalty_form: str = "wu"  # a row of LENGTH_PENALTIES
+    length_penalty_form: str = "wu"  # one of LENGTH_PENALTIES
     repetition_penalty: float = 1.0  # above 1, pieces of the sequence become unlikelier
     # A hypothesis that is open at its limit is a result, like those that end there.
     keep_open: bool = False
@@ -244,7 +244,11 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
     ends = tf.reduce_any(is_end, -1)  # [N, 1]
     lengths = tf.argmax(tf.cast(is_end, tf.int32), -1) + 1  # to the first EOS
     lengths = tf.where_v2(ends, lengths, cast_to_int64(limits)[:, None])
-    scores = log_probs / _penalty(tf.cast(lengths, tf.float32), options)
+    scores = log_probs / length_penalty(
+        tf.cast(lengths, tf.float32),
+        options.length_penalty,
+        options.length_penalty_form,
+    )
     if not (options.must_end or options.keep_open):
         scores = tf.where_v2(ends, scores, log_probs)
     return _make_hypotheses(ids, scores)
@@ -308,7 +312,8 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         allowed.
     """
     _check_options(options)
-    beam_size = options.beam_size
+    beam_size, alpha = options.beam_size, options.length_penalty
+    form = options.length_penalty_form
     if options.n_best > beam_size:
         raise SettingsError(
             f"n_best: expected at most the beam size, {beam_size}, got {options.n_best}"
@@ -318,10 +323,10 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
     def is_open(finished, hypotheses):
         max_length = tf.cast(hypotheses.limits, tf.float32)
-        bound = hypotheses.log_probs[:, 0] / _penalty(max_length, options)  # [N]
-        return (
-            bound > finished.scores[:, 0 if options.stop_early else options.n_best - 1]
-        )
+        largest_penalty = length_penalty(max_length, alpha, form)  # [N]
+        bound = hypotheses.log_probs[:, 0] / largest_penalty
+        rank = 0 if options.stop_early else options.n_best - 1
+        return bound > finished.scores[:, rank]
 
     def extend(finished, hypotheses, state):
         ids = hypotheses.ids
@@ -337,7 +342,7 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         log_probs, parents, pieces = best_continuations(
             hypotheses.log_probs, logits, 2 * beam_size, rules, options.forbidden
         )  # [N, 2K]
-        scores = log_probs / _penalty(tf.cast(length, tf.float32), options)
+        scores = log_probs / length_penalty(tf.cast(length, tf.float32), alpha, form)
         ends = tf.equal(pieces, options.eos)
         if options.keep_open:
             at_limit = tf.equal(cast_to_int64(length), hypotheses.limits)  # [N]
@@ -447,11 +452,6 @@ def _check_options(options: SearchOptions) -> None:
             minimum = FIELDS[name].metadata["minimum"]
             if isinstance(value, numbers.Real) and value < minimum:
                 raise SettingsError(f"{name}: expected {minimum} or more, got {value}")
-
-
-def _penalty(lengths, options: SearchOptions):
-    """Compute the length penalty of the options for floating-point lengths."""
-    return length_penalty(lengths, options.length_penalty, options.length_penalty_form)
 
 
 def _make_hypotheses(ids, scores) -> Hypotheses:

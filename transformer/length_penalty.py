@@ -4,18 +4,15 @@ The search computes it with tensors. The engine without TensorFlow, the page and
 tests compute it with numbers and arrays.
 """
 
-from typing import Any, Callable, Dict
+from typing import Any
 
-# The extension point for length penalties: name → what is raised to the power of alpha,
-# a function of the length. "power" is the penalty of fairseq, Sockeye and Hugging Face.
-LENGTH_PENALTIES: Dict[str, Callable[[Any], Any]] = {
-    "wu": lambda length: (5.0 + length) / 6.0,  # Wu et al. 2016, eq. 14
-    "power": lambda length: length,
-}
+# The formulas: Wu et al. 2016, eq. 14, and a power of the length, as in fairseq,
+# Sockeye and Hugging Face.
+LENGTH_PENALTIES = ("wu", "power")
 
 
 def length_penalty(length: Any, alpha: float, form: str = "wu") -> Any:
-    """Compute the length penalty: by default, ((5 + length) / 6) ^ alpha.
+    """Compute the length penalty ((5 + length) / 6) ^ alpha (Wu et al. 2016, eq. 14).
 
     The score of a hypothesis is its log-probability divided by this number. With an
     `alpha` of 0 there is no penalty, so short hypotheses are preferred: every further
@@ -25,9 +22,11 @@ def length_penalty(length: Any, alpha: float, form: str = "wu") -> Any:
       length: the number of pieces, including EOS: a number, an array, or a floating
         tensor, of any shape.
       alpha: the exponent.
-      form: a row of LENGTH_PENALTIES: "wu", or "power" for length ^ alpha.
+      form: "wu", or "power" for length ^ alpha instead.
 
     Returns:
       The penalty, of the same kind and shape as `length`.
     """
-    return LENGTH_PENALTIES[form](length) ** alpha
+    if form == "power":
+        return length**alpha
+    return ((5.0 + length) / 6.0) ** alpha

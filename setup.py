@@ -139,7 +139,7 @@ setup(
             "mkdocs-material>=9.6; " + TF2,
             "mkdocstrings[python]>=0.29; " + TF2,
         ],
-        # tests/test_page.py needs Debian's chromium, too; tests/test_page_model.py node.
+        # Tests of the page need Debian's chromium and nodejs, too.
         "test": [
             "axe-core-python; " + TF2,
             "ctranslate2>=4.8; " + TF2,

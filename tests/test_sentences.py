@@ -167,6 +167,7 @@ def test_the_same_words_at_the_end_of_a_sentence(rules, text):
     [
         ("zh", "今天天气很好。|我们去公园吧！|你来吗？"),
         ("zh-CN", "价格是3.5元。|很便宜。"),
+        ("zh", "他用手机。 |iPad也好。"),
         ("ja", "「こんにちは。」|彼は笑った。"),
         ("es", "El Sr. García llegó. |¿Vienes? |¡Claro que sí!"),
         ("fr", "Il va à Lat. |Elle y reste."),

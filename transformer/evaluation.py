@@ -157,8 +157,8 @@ def _check_lines(hypotheses, references, more_references) -> None:
     for lines in more_references:
         if len(lines) != len(references):
             raise CorpusError(
-                f"score: expected {len(references):,} references in each list, got "
-                f"{len(lines):,}"
+                f"score: expected {format_count(len(references), 'reference')} in each "
+                f"list, got {len(lines):,}"
             )
 
 

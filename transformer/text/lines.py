@@ -450,6 +450,8 @@ class LineEndCounter:
     def count(self, line: str) -> None:
         """Count a line, without the characters that end it."""
         self.num_lines += 1
+        if line.splitlines() == [line]:  # faster than the pattern
+            return
         characters = OTHER_LINE_END.findall(line)
         if characters:
             self._num_odd += 1

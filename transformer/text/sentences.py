@@ -277,9 +277,10 @@ def _begins_with_pronoun(text, word, language):
 
 
 def _is_inside(piece, rest):
-    """Return whether a small letter follows a piece, which is no question."""
+    """Return whether a small letter follows a full stop, or no end: "[12] disagree"."""
     following = rest.lstrip().lstrip(OPENING)
-    return following[:1].islower() and not piece.rstrip().endswith(("!", "?", "…"))
+    last = piece.rstrip().rstrip(CLOSING)[-1:]
+    return following[:1].islower() and (last == "." or last.isalnum())
 
 
 def _goes_on(words, piece, rest, language):

@@ -351,8 +351,11 @@ def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):
         [SentenceRequest("1 2 3 4 5", prefix=[before[0], other])]
     )
     assert browser.run(f"{DATA}.target.ids") == expected["target"]["ids"]
+    # A call that is no longer wanted ends without an answer.
+    browser.run("document.querySelectorAll('#examples button')[0].click(); refresh()")
     browser.run("document.querySelectorAll('#examples button')[1].click()")
-    browser.until("page.inspection.text === '5 4 3 2'")
+    browser.until(f"page.inspection.text === '5 4 3 2' && {DATA}.without")
+    browser.until("page.source.waiting.size === 0")
     browser.run("byId('text').value = '1 '.repeat(600); handleInput()")
     browser.until("byId('status').classList.contains('bad')")
     assert "600 pieces; at most 256" in browser.run("byId('status').textContent")

@@ -294,7 +294,9 @@ def test_a_trained_model_translates_the_same(trained, lines, name):
 
 
 @needs_node
-def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines):
+@pytest.mark.parametrize("name", ["beam", "greedy"])
+def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines, name):
+    changes = {"search": name}
     line, *_ = lines
     requests = [
         {"text": line, "prefix": [], "target": None},
@@ -302,7 +304,7 @@ def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines):
         {"text": line, "prefix": [6, 7], "target": None},
     ]
     data = {
-        "weights": encode_base64(export(trained)),
+        "weights": encode_base64(export(trained, changes=changes)),
         "kernels": read_kernels(),
         "requests": requests,
     }
@@ -322,7 +324,7 @@ def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines):
         })();"""
     )
     actual = run_node(program, data)
-    with open_translator(trained) as translator:
+    with open_translator(trained, changes) as translator:
         for request, result in zip(requests, actual):
             inspection = inspect_line(
                 translator, request["text"], request["prefix"], request["target"]

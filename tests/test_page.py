@@ -605,3 +605,110 @@ def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
     assert "no common order" in page.run("byId('role').textContent")
     page.run("chooseHead({head: 'mean'})")
     assert page.run("page.matrix.isDifference && byId('beside').hidden")
+
+
+BOX = "document.activeElement.getBoundingClientRect()"
+
+
+def test_arrow_keys_stay_in_their_line(page):
+    page.run("document.querySelector('[data-chip=\"row-0\"]').focus()")
+    for _ in range(page.run("page.matrix.rows + 2")):
+        page.press("ArrowRight")
+    last = page.run("page.matrix.rows - 1")
+    assert json.loads(page.run(FOCUSED)) == {"chip": f"row-{last}"}
+    page.press("ArrowDown")
+    assert json.loads(page.run(FOCUSED))["chip"].startswith("column")
+    page.run("document.querySelectorAll('#words ul:first-child button')[2].focus()")
+    top, lefts = page.run(BOX + ".top"), []
+    for _ in range(page.run("document.querySelectorAll('#words ul').length")):
+        lefts.append(page.run(BOX + ".left"))
+        assert page.run(BOX + ".top") == top
+        page.press("ArrowRight")
+    assert lefts == sorted(set(lefts))
+
+
+def test_the_chosen_heads_are_in_view(page):
+    page.run("byId('grid').style.maxHeight = '150px'")
+    for kind in ("cross", "encoder"):
+        page.run(f"chooseHead({{kind: '{kind}', layer: 0, head: 'mean'}})")
+        boxes = page.run(
+            "[byId('grid'), document.querySelector('#grid [aria-pressed=\"true\"]')]"
+            ".map((e) => e.getBoundingClientRect()).map((b) => [b.top, b.bottom])"
+        )
+        assert boxes[0][0] <= boxes[1][0] and boxes[1][1] <= boxes[0][1]
+
+
+def test_a_focused_word_says_where_it_looks(page):
+    page.run("document.querySelector('[data-chip=\"row-1\"]').focus()")
+    label, weight, row = page.run(
+        "(() => { const {rowLabels, columnLabels, columns, values} = page.matrix;"
+        "const row = [...values.slice(columns, 2 * columns)];"
+        "const most = Math.max(...row);"
+        "return [columnLabels[row.indexOf(most)], most, rowLabels[1]]; })()"
+    )
+    said = page.run("byId('cell').textContent")
+    assert said.startswith(f"“{row}” looks at “{label}” {weight:.2f}")
+    page.run("document.querySelector('[data-chip=\"column-0\"]').focus()")
+    assert "is looked at by" in page.run("byId('cell').textContent")
+
+
+def test_the_words_of_both_sides_have_their_language(page):
+    languages = "[...document.querySelectorAll('%s')].map((element) => element.lang)"
+    for selector, language in (
+        ("#text", "de"),
+        ("#words .text", "en"),
+        ("#nbest button", "en"),
+        ("#chips [data-chip^=row]", "en"),
+        ("#chips [data-chip^=column]", "de"),
+        ("#bars .bar > span:first-child", "de"),
+    ):
+        assert set(page.run(languages % selector)) == {language}, selector
+    page.run("page.models[0].languages = ['source', 'target']; show()")
+    assert set(page.run(languages % "#words .text")) == {""}
+
+
+def test_a_comparison_is_one_sentence_a_case_and_has_a_scale(page):
+    choose(page, "other", "1")
+    page.until("page.other !== null && !byId('comparison').hidden")
+    role, scale = "byId('role').textContent", "byId('scale').textContent"
+    page.run("chooseHead({kind: 'encoder', layer: 0, head: 'mean'})")
+    mean = "Encoder, layer 1, mean of its 4 heads. Green: the other model attends more"
+    assert page.run(role).startswith(mean)
+    assert re.search("−1.*0.*1", page.run(scale))
+    page.run("chooseHead({head: 0})")
+    assert re.search(r"head 1 looks .* bits\. Green: ", page.run(role))
+    page.run("page.other.data.target.words[0] = 'else'; page.other.matrices.clear()")
+    page.run("chooseHead({kind: 'cross'})")
+    assert "words of the two models differ" in page.run(role)
+    assert page.run(scale).startswith("Weight:")
+    captions = page.run(
+        "[...document.querySelectorAll('#grid caption')].map((c) => c.textContent)"
+    )
+    assert ["difference" in caption for caption in captions] == [True, False, False]
+
+
+def test_paper_shows_where_it_comes_from(page):
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    printed = page.run("byId('printed').innerText")
+    assert page.run("page.models[0].name") in printed
+    assert page.run("location.href") in printed
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert page.run(style.format("#scale span", "printColorAdjust")) == "exact"
+    assert page.run(style.format("#search .tools", "display")) == "none"
+    page.run("byId('tree').style.width = '300px'")
+    width = "document.querySelector('#tree svg').getBoundingClientRect().width"
+    assert page.run(width) <= 300
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert page.run(style.format("#printed", "display")) == "none"
+
+
+def test_the_beam_tree_is_as_wide_as_the_page(page):
+    type_text(page, "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6")
+    width = "byId('tree').{}"
+    assert page.run(width.format("scrollWidth")) == page.run(
+        width.format("clientWidth")
+    )
+    nodes = page.run("document.querySelectorAll('#tree .node').length")
+    assert nodes == page.run(f"{DATA}.nodes.length")

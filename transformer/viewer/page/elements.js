@@ -53,12 +53,13 @@ function setTabStop(items, stop) {
   items.forEach((item) => { item.tabIndex = item === stop ? 0 : -1; });
 }
 
+const OFF_LINE = 1e6; // pixels that make every item in the line nearer
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
 function moveByArrows(element) {
   element.addEventListener("focusin", (event) => setTabStop(itemsOf(element), event.target));
   element.addEventListener("keydown", (event) => {
-    const next = ARROWS[event.key] && findNearest(itemsOf(element), event.target, ARROWS[event.key]);
+    const next = ARROWS[event.key] && findNearest(itemsOf(element), event.target, ARROWS[event.key], element.dataset.roving === "free");
     if (next) {
       event.preventDefault();
       next.focus();
@@ -66,16 +67,22 @@ function moveByArrows(element) {
   });
 }
 
-// The nearest item in a direction; an item off the straight line counts as further away.
-function findNearest(items, from, [x, y]) {
+// The nearest item in a direction. Sideways, it is in the same line, unless `isFree`; up and
+// down, it is below or above if possible.
+function findNearest(items, from, [x, y], isFree = false) {
   const start = from.getBoundingClientRect();
+  const overlap = (box) => (x
+    ? Math.min(start.bottom, box.bottom) - Math.max(start.top, box.top)
+    : Math.min(start.right, box.right) - Math.max(start.left, box.left));
+  const isInLine = (box) => overlap(box) > (x ? Math.min(start.height, box.height) / 2 : 1);
   let [closest, smallest] = [null, Infinity];
   for (const item of items) {
     const box = item.getBoundingClientRect();
     const ahead = (box.left - start.left) * x + (box.top - start.top) * y;
-    const aside = x ? Math.max(0, box.top - start.bottom, start.top - box.bottom) : Math.max(0, box.left - start.right, start.left - box.right);
-    if (ahead > 1 && ahead + 3 * aside < smallest) {
-      [closest, smallest] = [item, ahead + 3 * aside];
+    const aside = x ? Math.abs(box.top + box.bottom - start.top - start.bottom) / 2 : Math.abs(box.left + box.right - start.left - start.right) / 2;
+    const distance = isInLine(box) ? ahead + aside / 10 : x && !isFree ? Infinity : OFF_LINE + ahead + 3 * aside;
+    if (ahead > 1 && distance < smallest) {
+      [closest, smallest] = [item, distance];
     }
   }
   return closest;
@@ -84,6 +91,12 @@ function findNearest(items, from, [x, y]) {
 function formatNumber(number, digits = 2) {
   const text = number.toFixed(digits);
   return (Number(text) ? text : text.replace("-", "")).replace("-", "−");
+}
+
+// A probability: one that is too small for the digits is still not zero.
+function formatProbability(probability, digits = 2) {
+  const text = probability.toFixed(digits);
+  return Number(text) ? text : `< ${(10 ** -digits).toFixed(digits)}`;
 }
 
 // A colour of the theme in CSS, looked up once per theme.

@@ -32,9 +32,15 @@ function thumbnailColours(isDifference) {
   return thumbnailPixels.get(key);
 }
 
-// The tables of thumbnails. `matrixOf` is a function of kind, layer and head.
-function makeGrid(inspection, view, width, matrixOf, choose) {
-  const side = Math.max(34, Math.min(84, Math.floor((width - 60) / inspection.heads) - 12));
+const GRID_HEIGHT = 740; // pixels, in which the thumbnails fit if they do not become too small
+
+// The tables of thumbnails. `matrixOf` is a function of kind, layer and head; `isCompared`:
+// some of its matrices are differences of two models.
+function makeGrid(inspection, view, width, { matrixOf, isCompared }, choose) {
+  const kinds = Object.keys(KINDS);
+  const numRows = kinds.reduce((sum, kind) => sum + inspection.layersOf(kind), 0);
+  const fitting = Math.min((width - 60) / inspection.heads - 12, (GRID_HEIGHT - 30 * kinds.length) / numRows - 11);
+  const side = Math.max(34, Math.min(84, Math.floor(fitting)));
   return Object.entries(KINDS).map(([kind, { name }]) => {
     const rows = [];
     for (let layer = 0; layer < inspection.layersOf(kind); layer += 1) {
@@ -44,7 +50,9 @@ function makeGrid(inspection, view, width, matrixOf, choose) {
       }
       rows.push(makeElement("tr", {}, cells));
     }
-    return makeElement("table", {}, makeElement("caption", {}, name), rows);
+    const isDifference = matrixOf(kind, 0, 0).isDifference;
+    const remark = isCompared ? ` – ${isDifference ? "difference of the two models" : "the first model"}` : "";
+    return makeElement("table", {}, makeElement("caption", {}, name + remark), rows);
   });
 }
 
@@ -60,4 +68,13 @@ function makeThumbnail(inspection, view, { kind, layer, head, side }, matrixOf, 
     type: "button", title: text, "aria-label": text, "aria-pressed": String(isChosen),
     "data-head": `${kind}-${layer}-${head}`, onclick: () => choose({ kind, layer, head }),
   }, canvas);
+}
+
+// Scroll the grid until the chosen heads are visible.
+function scrollToChosen(grid) {
+  const chosen = grid.querySelector("[aria-pressed='true']");
+  const [frame, box] = [grid, chosen].map((element) => element.getBoundingClientRect());
+  if (box.top < frame.top || box.bottom > frame.bottom) {
+    grid.scrollTop += box.top + box.height / 2 - frame.top - frame.height / 2;
+  }
 }

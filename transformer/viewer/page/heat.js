@@ -28,12 +28,13 @@ function cellColour(matrix, value) {
   return matrix.isDifference ? differenceColour(value) : weightColour(value);
 }
 
-// The legend of the colours.
-function makeLegend() {
-  return ["Weight:", ...[0, 0.05, 0.2, 0.5, 1].flatMap((weight) => {
+// The legend of the colours: of weights, or of the differences of two models.
+function makeLegend(isDifference) {
+  const [name, values] = isDifference ? ["Other model − this model:", [-1, -0.2, 0, 0.2, 1]] : ["Weight:", [0, 0.05, 0.2, 0.5, 1]];
+  return [name, ...values.flatMap((value) => {
     const sample = makeElement("span", {});
-    sample.style.background = toCss(weightColour(weight));
-    return [sample, String(weight)];
+    sample.style.background = toCss(isDifference ? differenceColour(value) : weightColour(value));
+    return [sample, String(value).replace("-", "−")];
   })];
 }
 
@@ -127,10 +128,32 @@ function findCell(matrix, layout, x, y) {
   return inColumns && row < 0 ? { column } : null;
 }
 
-// Describe a cell in words.
+const MAX_NAMED = 3; // words that a description of a row or column names
+const MIN_NAMED = 0.05; // the weight, or the difference, of a named word
+
+// Describe a row or column in words: the largest of its weights, or of its differences.
+function describeLine(matrix, { row, column }) {
+  const isRow = row !== undefined;
+  const labels = isRow ? matrix.columnLabels : matrix.rowLabels;
+  const largest = labels
+    .map((label, i) => ({ label, value: matrix.values[isRow ? row * matrix.columns + i : i * matrix.columns + column] }))
+    .filter(({ value }) => Math.abs(value) >= MIN_NAMED)
+    .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
+    .slice(0, MAX_NAMED);
+  const difference = (value) => (matrix.isDifference ? ` ${value < 0 ? "less" : "more"}` : "");
+  const names = largest.map(({ label, value }) => `“${label}” ${formatNumber(Math.abs(value))}${difference(value)}`).join(", ");
+  const subject = `“${isRow ? matrix.rowLabels[row] : matrix.columnLabels[column]}”`;
+  if (matrix.isDifference) {
+    const verb = isRow ? "looks at" : "is looked at by";
+    return names ? `In the other model, ${subject} ${verb} ${names}.` : `${subject}: both models agree.`;
+  }
+  return `${subject} ${isRow ? "looks at" : "is looked at by"} ${names || "nothing much"}.`;
+}
+
+// Describe a cell, row or column in words.
 function describeCell(matrix, { row, column }) {
   if (row === undefined || column === undefined) {
-    return "";
+    return describeLine(matrix, { row, column });
   }
   const from = matrix.rowLabels[row];
   const to = matrix.columnLabels[column];
@@ -147,9 +170,9 @@ function describeCell(matrix, { row, column }) {
 
 // The same numbers as a table, for screen readers.
 function makeTable(matrix) {
-  const head = makeElement("tr", {}, makeElement("td", {}), matrix.columnLabels.map((label) => makeElement("th", { scope: "col", dir: "auto" }, label)));
+  const head = makeElement("tr", {}, makeElement("td", {}), matrix.columnLabels.map((label) => makeElement("th", { scope: "col", dir: "auto", lang: languageOf(KINDS[matrix.kind].columns) }, label)));
   const rows = matrix.rowLabels.map((label, row) =>
-    makeElement("tr", {}, makeElement("th", { scope: "row", dir: "auto" }, label), matrix.columnLabels.map((_, column) =>
+    makeElement("tr", {}, makeElement("th", { scope: "row", dir: "auto", lang: languageOf(KINDS[matrix.kind].rows) }, label), matrix.columnLabels.map((_, column) =>
       makeElement("td", {}, matrix.maskReason(row, column) ? "–" : formatNumber(matrix.values[row * matrix.columns + column])))));
   return makeElement("table", {}, makeElement("caption", {}, "Rows attend to columns."), makeElement("thead", {}, head), makeElement("tbody", {}, rows));
 }
@@ -168,7 +191,7 @@ function makeChips(matrix, highlight, setHighlight) {
     labels.map((label, i) => {
       const isPinned = highlight && highlight[side] === i;
       const chip = makeElement("button", {
-        type: "button", class: isPinned ? "pinned" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto",
+        type: "button", class: isPinned ? "pinned" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
         onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => setHighlight({ [side]: i }),
       }, label);
       const colour = shade(side, i);

@@ -52,7 +52,8 @@ function isSameRun() {
 
 function showAttention() {
   const matrixOf = matrixGetter(page.inspection, page.other, view.byWords, isSameRun());
-  replaceChildren(byId("grid"), makeGrid(page.inspection, view, byId("grid").clientWidth, matrixOf, chooseHead));
+  replaceChildren(byId("grid"), makeGrid(page.inspection, view, byId("grid").clientWidth, { matrixOf, isCompared: page.other !== null }, chooseHead));
+  scrollToChosen(byId("grid"));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   showChoice();
   page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
@@ -76,21 +77,34 @@ function showChoice() {
 }
 
 function showRole() {
-  const isHead = typeof view.head === "number";
-  const role = isHead && page.inspection.role(view.kind, view.layer, view.head);
-  const isOtherRun = isHead && !isSameRun();
-  const separate = `${isOtherRun ? "Heads of two training runs have no common order" : "The words of the two models differ"}: the first model is above, the other below. `;
-  const missing = "The other model has no such layer or head. ";
-  const note = page.other ? (byId("beside").hidden ? missing : separate) : "";
-  const compared = page.matrix.isDifference ? "Green: the other model attends more; purple: less. " : note;
-  byId("role").textContent = `${KINDS[view.kind].name}, layer ${view.layer + 1}: ${compared}` + (isHead
-    ? `head ${view.head + 1} ${role.text}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits.`
-    : `the ${view.head === "max" ? "maximum" : "mean"} over the ${page.inspection.heads} heads.`);
+  const { kind, layer, head } = view;
+  const place = `${KINDS[kind].name}, layer ${layer + 1}`;
+  if (typeof head === "number") {
+    const role = page.inspection.role(kind, layer, head);
+    byId("role").textContent = `${place}, head ${head + 1} ${role.text}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits. ${describeComparison()}`;
+  } else {
+    byId("role").textContent = `${place}, ${head === "max" ? "maximum" : "mean"} of its ${page.inspection.heads} heads. ${describeComparison()}`;
+  }
+}
+
+// What the heat map shows of the other model.
+function describeComparison() {
+  if (!page.other) {
+    return "";
+  }
+  if (page.matrix.isDifference) {
+    return "Green: the other model attends more; purple: it attends less.";
+  }
+  if (byId("beside").hidden) {
+    return "The other model has no such layer or head.";
+  }
+  const reason = typeof view.head === "number" && !isSameRun() ? "Heads of two training runs have no common order" : "The words of the two models differ";
+  return `${reason}: the first model is above, the other below.`;
 }
 
 function showHeat() {
   drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
-  replaceChildren(byId("scale"), page.matrix.isDifference ? "" : makeLegend());
+  replaceChildren(byId("scale"), makeLegend(Boolean(page.matrix.isDifference)));
   const { name } = KINDS[view.kind];
   byId("heat").setAttribute("aria-label", `${name} attention, layer ${view.layer + 1}. The arrow keys read its cells; the table below has the numbers.`);
   showHighlight();
@@ -139,7 +153,7 @@ function setHighlight(highlight) {
 
 function showTree() {
   const pieceOf = (id) => page.inspection.data.nodePieces[id];
-  replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, byId("cut").checked, choiceAttributes));
+  replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, { showCut: byId("cut").checked, room: byId("tree").clientWidth }, choiceAttributes));
   const model = page.models[page.inspection.model];
   byId("tree-note").textContent = `Search ${model.search}, ${model.beam} ${model.beam === 1 ? "hypothesis" : "hypotheses"} in the beam, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
 }
@@ -218,6 +232,13 @@ function setTheme() {
   }
 }
 
+// What a sheet of paper says of its origin.
+function showPrinted() {
+  const model = page.models[page.inspection?.model ?? view.model]?.name;
+  const date = new Date().toLocaleDateString("en", { dateStyle: "long" });
+  byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
+}
+
 // Without HTTPS, browsers do not let a page write to the clipboard.
 async function copyLink() {
   try {
@@ -246,9 +267,9 @@ function addListeners() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
   addEventListener("hashchange", () => { if (page.models.length) { readLink(); refresh(); } });
   for (const name of ["beforeprint", "afterprint"]) {
-    addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); }); // on paper it is light
+    addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); showPrinted(); }); // on paper it is light
   }
-  addEventListener("resize", () => page.inspection && showAttention());
+  addEventListener("resize", () => { if (page.inspection) { showAttention(); showTree(); } });
   document.querySelectorAll("[data-roving]").forEach(moveByArrows);
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
   for (const tools of document.querySelectorAll(".exports")) {
@@ -292,6 +313,9 @@ function showSettings() {
   byId("pieces").checked = !view.byWords;
   byId("padding").value = view.padding;
   byId("text").value = view.text;
+  for (const id of ["text", "sentence", "examples"]) {
+    byId(id).lang = languageOf("source", view.model) ?? "";
+  }
   showRemark();
 }
 

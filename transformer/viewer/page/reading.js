@@ -17,8 +17,8 @@ function makeWords(inspection, byWords, choiceAttributes) {
       choices.push(makeChoices(inspection, place, choiceAttributes));
     }
     return makeElement("div", { class: "word" },
-      makeElement("span", { class: `text shade${shadeOf(probabilities[i])}`, title: `probability ${formatNumber(probabilities[i], 3)}` }, labels[i]),
-      makeElement("span", { class: "number" }, ` ${formatNumber(probabilities[i])}`),
+      makeElement("span", { class: `text shade${shadeOf(probabilities[i])}`, lang: languageOf("target"), title: `probability ${formatProbability(probabilities[i], 3)}` }, labels[i]),
+      makeElement("span", { class: "number" }, ` ${formatProbability(probabilities[i])}`),
       makeElement("div", { class: "choices" }, choices));
   });
 }
@@ -32,7 +32,7 @@ function makeChoices(inspection, place, choiceAttributes) {
       type: "button", class: id === chosen ? "chosen" : null, "data-alternative": `${place}-${id}`,
       title: id === chosen ? "Already in the translation" : "Keep the pieces before it, and decode the rest again",
       ...(id === chosen ? {} : choiceAttributes(alternativeChoice(inspection, place, id))),
-    }, makeElement("span", {}, piece), makeElement("span", { class: "number" }, formatNumber(probability, 3)), share));
+    }, makeElement("span", { lang: languageOf("target") }, piece), makeElement("span", { class: "number" }, formatProbability(probability, 3)), share));
   }));
 }
 
@@ -47,7 +47,7 @@ function alternativeChoice(inspection, place, id) {
 function makeNBest(inspection, choiceAttributes) {
   const displayed = inspection.data.target.ids.slice(0, -1).join();
   return inspection.data.nBest.map((best, rank) => makeElement("li", {},
-    makeElement("button", { type: "button", "aria-pressed": String(best.ids.join() === displayed), "data-rank": rank, dir: "auto", ...choiceAttributes({ prefix: inspection.prefix, target: best.ids }) },
+    makeElement("button", { type: "button", "aria-pressed": String(best.ids.join() === displayed), "data-rank": rank, dir: "auto", lang: languageOf("target"), ...choiceAttributes({ prefix: inspection.prefix, target: best.ids }) },
       best.text || "(empty)"),
     makeElement("span", { class: "number" }, ` ${formatNumber(best.score, 3)}`)));
 }
@@ -67,6 +67,6 @@ function makeBars(inspection) {
     zero.style.left = share(-smallest);
     const worst = without[i].indexOf(Math.min(...without[i]));
     return makeElement("div", { class: "bar", title: `It matters most for “${inspection.data.target.pieces[worst]}”` },
-      makeElement("span", { dir: "auto" }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
+      makeElement("span", { dir: "auto", lang: languageOf("source") }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
   });
 }

@@ -1,6 +1,6 @@
 // The beam tree: every hypothesis of every decoding step.
 
-const TREE = { column: 112, row: 30 };
+const TREE = { column: 112, row: 30, minColumns: 5 };
 const FATES = {
   open: "is continued",
   cut: "was dropped: others at this step are more likely",
@@ -14,22 +14,42 @@ function nodesOf(data) {
     ({ parent, step, id, logProb, score, fate, rank, number, row: 0 }));
 }
 
-// Give each node a row: that of its parent, or the next free one below.
-function placeNodes(nodes, showCut) {
+// Lay the tree out in strips of `columns` steps, one below the other, so that it is as wide
+// as the page. A strip begins with the nodes that its first step continues: `repeated`.
+// Sets `column`, `row` and `strip` of the nodes; rows count from the top of the picture.
+function placeNodes(nodes, showCut, columns) {
   const shown = nodes.filter((node) => showCut || node.fate !== "cut");
-  const heights = []; // of the columns, in rows
-  const parentRow = (node) => (node.parent < 0 ? 0 : nodes[node.parent].row);
-  for (let step = 1; shown.some((node) => node.step === step); step += 1) {
-    const column = shown.filter((node) => node.step === step);
-    column.sort((a, b) => parentRow(a) - parentRow(b) || b.logProb - a.logProb);
-    let row = 0;
-    for (const node of column) {
-      node.row = Math.max(row, parentRow(node));
-      row = node.row + 1;
-    }
-    heights.push(row);
+  const numSteps = Math.max(0, ...shown.map(({ step }) => step));
+  const repeated = [];
+  let top = 0;
+  for (let step = 1; step <= numSteps; step += columns) {
+    const strip = shown.filter((node) => node.step >= step && node.step < step + columns);
+    const parents = new Set(strip.filter((node) => node.step === step && node.parent >= 0).map(({ parent }) => nodes[parent]));
+    const copies = [...parents].map((node) => ({ ...node }));
+    const copyOf = new Map(copies.map((copy) => [copy.number, copy]));
+    const parentOf = (node) => copyOf.get(node.parent) ?? nodes[node.parent];
+    const steps = [copies, ...Array.from({ length: columns }, (_, i) => strip.filter((node) => node.step === step + i))];
+    const height = Math.max(...steps.map(({ length }) => length));
+    steps.forEach((column, i) => placeColumn(column, { parentOf, top, height, column: step === 1 ? i - 1 : i, isFirst: i === 0 }));
+    strip.forEach((node) => { node.origin = parentOf(node); });
+    repeated.push(...copies);
+    top += height + 1;
   }
-  return { shown, rows: Math.max(0, ...heights), steps: heights.length };
+  return { shown, repeated, rows: Math.max(0, top - 1), columns: Math.min(numSteps, columns + 1) };
+}
+
+// Give each node of a step the row of its parent, or the next free one below; but no lower
+// than leaves room for the rest.
+function placeColumn(nodes, { parentOf, top, height, column, isFirst }) {
+  const parentRow = (node) => (isFirst ? node.row : parentOf(node)?.row ?? top);
+  nodes.sort((a, b) => parentRow(a) - parentRow(b) || b.logProb - a.logProb);
+  let row = top;
+  nodes.forEach((node, i) => {
+    const wanted = isFirst ? row : Math.max(row, parentRow(node));
+    node.row = Math.min(wanted, top + height - nodes.length + i);
+    node.column = column;
+    row = node.row + 1;
+  });
 }
 
 function idsOf(nodes, number) {
@@ -40,33 +60,36 @@ function idsOf(nodes, number) {
   return ids;
 }
 
-function makeTree(inspection, pieceOf, showCut, choiceAttributes) {
+// `room`: the width in pixels that the tree may take.
+function makeTree(inspection, pieceOf, { showCut, room }, choiceAttributes) {
   const nodes = nodesOf(inspection.data);
-  const { shown, rows, steps } = placeNodes(nodes, showCut);
+  const fitting = Math.max(TREE.minColumns, Math.floor((room - 30) / TREE.column) - 1);
+  const { shown, repeated, rows, columns } = placeNodes(nodes, showCut, fitting);
   const displayed = inspection.data.target.ids.slice(0, -1).join();
   const path = new Set();
   for (let at = nodes.findIndex((node) => node.rank === 0); at >= 0; at = nodes[at].parent) {
     path.add(at);
   }
-  const width = steps * TREE.column + 30;
+  const width = columns * TREE.column + 30;
   const height = rows * TREE.row + 20;
   const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam tree", "font-family": "system-ui, sans-serif" });
-  shown.forEach((node) => picture.append(makeBranch(nodes, node, path)));
+  shown.forEach((node) => picture.append(makeBranch(node, path)));
+  repeated.forEach((node) => picture.append(makeSvg("text", { x: nodeX(node), y: nodeY(node) + 1, "font-size": 13, "aria-hidden": true, fill: themeColour("--soft") }, `… ${clipText(pieceOf(node.id), 11)}`)));
   const { prefix } = inspection;
   shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choiceAttributes, { prefix, displayed })));
   return picture;
 }
 
 function nodeX(node) {
-  return (node.step - 1) * TREE.column + 14;
+  return node.column * TREE.column + 14;
 }
 
 function nodeY(node) {
   return node.row * TREE.row + 18;
 }
 
-function makeBranch(nodes, node, path) {
-  const parent = nodes[node.parent];
+function makeBranch(node, path) {
+  const parent = node.origin;
   const x = nodeX(node) - 4;
   const start = parent ? [nodeX(parent) + TREE.column - 26, nodeY(parent)] : [0, nodeY(node)];
   const isBest = path.has(node.number);

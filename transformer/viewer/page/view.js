@@ -5,6 +5,13 @@ const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", laye
 const NO_CHOICE = { prefix: [], target: null }; // the model's own translation
 const MAX_CHARACTERS = 2000; // of a sentence
 
+// The language of a side of a sentence, as an attribute; null if the model names none.
+function languageOf(side, model = page.inspection.model) {
+  const [source, target] = page.models[model].languages;
+  const language = side === "source" ? source : target;
+  return ["source", "target"].includes(language) ? null : language;
+}
+
 // The view as a link, and back. The fields of a link are validated: anyone may write one.
 function viewToHash() {
   const { text, model, other, byWords, kind, layer, head, prefix, target, padding, theme } = view;

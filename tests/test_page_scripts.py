@@ -1,0 +1,59 @@
+"""The scripts of the page that need no browser, in node."""
+
+import random
+
+from javascript import needs_node, run_node
+
+pytestmark = needs_node
+
+
+def test_a_small_probability_is_not_zero():
+    texts = run_node(
+        "return input.map(([p, digits]) => formatProbability(p, digits));",
+        [[0.004, 2], [0.006, 2], [0.0004, 3], [0.0, 2], [1, 2]],
+        ["elements.js"],
+    )
+    assert texts == ["< 0.01", "0.01", "< 0.001", "< 0.01", "1.00"]
+
+
+def random_tree(draws, beam, steps):
+    """Nodes as in the JSON of an inspection: parent, step, id, log-prob, …"""
+    nodes, survivors = [], [-1]
+    for step in range(1, steps + 1):
+        first = len(nodes)
+        for _ in range(2 * beam):
+            fate = "cut" if draws.random() < 0.5 else "open"
+            parent = draws.choice(survivors)
+            nodes.append([parent, step, 5, -draws.random(), -1.0, fate, -1])
+        nodes[first][5] = "open"
+        open_nodes = [i for i in range(first, len(nodes)) if nodes[i][5] == "open"]
+        survivors = open_nodes[:beam]
+    return nodes
+
+
+def test_the_strips_of_a_beam_tree_have_no_holes():
+    draws = random.Random(1)
+    for beam, steps, columns in ((1, 3, 5), (4, 20, 5), (3, 12, 12)):
+        placed = run_node(
+            "const nodes = nodesOf(input.data);"
+            "const tree = placeNodes(nodes, true, input.columns);"
+            "const place = ({row, column, step}) => [row, column, step];"
+            "return {...tree, shown: tree.shown.map(place),"
+            "repeated: tree.repeated.map(place),"
+            "origins: tree.shown.map(({origin}) => origin ? place(origin) : null)};",
+            {"data": {"nodes": random_tree(draws, beam, steps)}, "columns": columns},
+            ["tree.js"],
+        )
+        cells = [tuple(node[:2]) for node in placed["shown"] + placed["repeated"]]
+        assert (
+            len(set(cells)) == len(cells) == 2 * beam * steps + len(placed["repeated"])
+        )
+        assert all(0 <= column < placed["columns"] for _, column in cells)
+        assert placed["columns"] <= columns + 1
+        strips = -(-steps // columns)
+        assert placed["rows"] == strips * 2 * beam + strips - 1
+        for (row, column, step), origin in zip(placed["shown"], placed["origins"]):
+            top = (step - 1) // columns * (2 * beam + 1)
+            assert top <= row < top + 2 * beam
+            if origin:  # the parent, or its copy, is in the column before
+                assert origin[1] == column - 1 and top <= origin[0] < top + 2 * beam

@@ -367,3 +367,16 @@ def test_inverted_masks_are_reported():
         warnings.simplefilter("error")
         with tf.variable_scope("as_expected"):
             kyubyong.multihead_attention(x, x, x, tf.equal(ids, 0), num_heads=2)
+
+
+@pytest.mark.parametrize("l2_reg, num_losses", [(0.0, 0), (0.5, 1)])
+def test_sasrec_embedding_ignores_the_regularizer_of_its_scope(l2_reg, num_losses):
+    """Like `get_variable(regularizer=l2_regularizer(l2_reg))` in the original."""
+    with tf.variable_scope("net", regularizer=lambda weights: tf.reduce_sum(weights)):
+        sasrec.embedding(tf.constant([[1, 2]]), 5, 4, l2_reg=l2_reg)
+    losses = tf.losses.get_regularization_losses()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        [table] = session.run(tf.trainable_variables())
+        expected = [l2_reg / 2 * np.sum(table**2)] * num_losses
+        np.testing.assert_allclose(session.run(losses), expected, rtol=1e-5)

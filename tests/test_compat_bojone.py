@@ -46,6 +46,18 @@ def test_recorded_numbers(name):
 # Variables
 
 
+def test_where_all_keys_are_masked_they_get_gradients():
+    """As in the original, which subtracts a large number from their logits."""
+    x = tf.constant(np.random.RandomState(0).randn(2, 3, 4).astype(np.float32))
+    lengths = tf.constant([3, 0])
+    output = bojone.Attention(x, x, x, 2, 2, V_len=lengths)
+    [key] = [v for v in tf.global_variables() if v.op.name.endswith("Variable_1")]
+    [gradient] = tf.gradients(output[1] * tf.range(4.0), [key])
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        assert np.abs(session.run(gradient)).max() > 1e-8
+
+
 def test_each_call_makes_new_variables_where_the_caller_stands():
     """The list is what the original functions create, called in this way."""
     x = x_of()

@@ -36,7 +36,7 @@ def evaluate_once(function, call, reference=None):
 
 graphs.evaluate = evaluate_once
 for path, name in json.loads(sys.argv[1]):
-    functions = sources.public_functions(sources.load_file(path))
+    functions = sources.public_functions(sources.load_file(path)[0])
     source = sources.guess_source(functions)
     verdict = measure.measure_function(name, functions[name], source)
     print(json.dumps(["verdict", path, verdict.kind, verdict.text]), flush=True)
@@ -297,11 +297,14 @@ def test_changes_of_forks_are_named(folder, capsys):
     verdicts = dict(line.strip().split(": ", 1) for line in output.splitlines()[1:])
     norm = verdicts["layer_normalize"]
     assert norm.startswith("same except for: the default of scope: 'norm', ours 'ln'; ")
-    assert "first values: norm/gamma is 0, ours 1; " in norm
+    assert norm.endswith(
+        "first values: norm/gamma is 0, ours 1 (compared with kyubyong)"
+    )
     assert verdicts["feed_forward"].startswith(
         "same except for: ours does not take dropout_keep_prob; pass dropout_rate=1 - "
-        "dropout_keep_prob instead (compared with sasrec)"
+        "dropout_keep_prob instead; ours takes reuse in another place: pass by name; "
     )
+    assert " at 0.2 with its required arguments only" in verdicts["feed_forward"]
     different = "not one of these: keep yours: "
     assert verdicts["scaled_dot_product_attention"] == (
         f"{different}our functions of that name require key_masks"
@@ -314,6 +317,147 @@ def test_changes_of_forks_are_named(folder, capsys):
     assert verdicts["multihead_attention"].startswith(
         f"{different}nearest: kyubyong_leg"
     )
+
+
+NORM = """
+def ln(inputs, epsilon=1e-8, scope="ln"):
+    with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+        width = inputs.get_shape()[-1:]
+        mean, variance = tf.nn.moments(inputs, [-1], keep_dims=True)
+        beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
+        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
+        return gamma * (inputs - mean) / (variance + epsilon) ** 0.5 + beta
+"""
+PACKAGE_FILES = {
+    "net/__init__.py": "from .settings import EPSILON\n",
+    "net/settings.py": """
+import tensorflow as tf
+
+tf.flags.DEFINE_float("epsilon", 1e-8, "of the normalization")
+FLAGS = tf.flags.FLAGS
+EPSILON = FLAGS.epsilon
+""",
+    "net/blocks/helpers.py": """
+import tensorflow as tf
+from ..settings import EPSILON
+
+def look_up(table, ids):
+    return tf.nn.embedding_lookup(table, ids)
+""",
+    "net/blocks/modules.py": """
+import tensorflow as tf
+import tensorflow.contrib as tc
+import tensorflow.contrib.slim as slim
+import tensorflow_probability.python.distributions as tfd
+from tensorflow.contrib import layers
+from tensorflow.contrib.framework import nest
+from tensorflow.contrib.rnn import GRUCell
+from tensorflow.contrib.rnn.python.ops import core_rnn_cell
+from .. import EPSILON
+from ..settings import FLAGS
+from .helpers import *
+from . import helpers
+
+tf.disable_v2_behavior()
+
+
+def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True, l2_reg=0.,
+              scope="embedding", with_t=False, reuse=None):
+    with tf.variable_scope(scope, reuse=reuse):
+        table = tf.get_variable("lookup_table", [vocab_size, num_units],
+                                regularizer=tf.keras.regularizers.l2(l2_reg / 2))
+        if zero_pad:
+            table = tf.concat((tf.zeros([1, num_units]), table[1:]), 0)
+        outputs = helpers.look_up(table, inputs)
+        outputs = outputs * num_units ** 0.5 if scale else outputs
+    return (outputs, table) if with_t else outputs
+
+"""
+    + NORM.replace("1e-8", "EPSILON"),
+}
+
+
+def test_a_file_of_a_package_that_imports_what_is_missing(folder, capsys):
+    os.makedirs("net/blocks")
+    for name, text in PACKAGE_FILES.items():
+        folder(name, text)
+    output = run_port(capsys, "--run", "net/blocks/modules.py")
+    assert output.count("same numbers: ") == 2
+    assert "import ln\n" in output and "import embedding\n" in output
+
+
+TRAINS = """
+import tensorflow as tf
+"""
+AFTER_IT = """
+x = tf.placeholder(tf.float32, [None, 8])
+step = tf.train.AdamOptimizer().minimize(tf.reduce_sum(ln(x)))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    lines = open("data/train.txt").readlines()
+
+def label_smoothing(inputs, epsilon=0.1):
+    return inputs
+"""
+
+
+def test_what_a_file_defines_before_it_fails_is_measured(folder, capsys):
+    path = folder("train.py", TRAINS + NORM + AFTER_IT)
+    lines = run_port(capsys, "--run", path, status=2).splitlines()
+    assert lines[1].startswith("  could not be run: FileNotFoundError: ")
+    assert lines[1].endswith("; what it defines before that is measured")
+    assert lines[2].startswith("  ln: same numbers: kyubyong ") and len(lines) == 4
+    path = folder("ends.py", TRAINS + NORM + "tf.app.run(lambda _: 0)\n")
+    assert run_port(capsys, "--run", path).count("same numbers: ") == 1
+
+
+KINDS = """
+import tensorflow as tf
+
+def embedding(x, V, D, scope="embedding"):
+    with tf.variable_scope(scope):
+        return tf.gather(tf.get_variable("lookup_table", [V, D]), x)
+
+def feedforward(x, hidden):
+    return tf.layers.dense(x, int(hidden))
+
+def normalize(*inputs, **options):
+    return inputs[0]
+
+def multihead_attention(queries, keys, seq_mask, heads):
+    return queries
+
+def label_smoothing(*, inputs, epsilon=0.1):
+    return (1 - epsilon) * inputs + epsilon / inputs.get_shape().as_list()[-1]
+
+def ff(inputs, num_units, training=True, scope="positionwise_feedforward"):
+    with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+        outputs = tf.layers.dense(inputs, num_units[0], activation=tf.nn.relu)
+        return ln(tf.layers.dense(outputs, num_units[1]) + inputs)
+"""
+
+
+def test_arguments_are_matched_only_if_they_are_of_one_kind(folder, capsys):
+    path = folder("modules.py", KINDS + NORM)
+    output = run_port(capsys, "--run", path, status=1)
+    verdicts = dict(
+        line.strip().split(": ", 1) for line in output.splitlines() if ": " in line
+    )
+    assert "outputs" not in verdicts["embedding"]
+    different = "not one of these: keep yours: "
+    assert verdicts["feedforward"].startswith(
+        f"{different}it does not take x like our "
+    )
+    assert verdicts["normalize"].startswith(
+        f"{different}our functions of that name req"
+    )
+    assert verdicts["multihead_attention"].startswith(
+        f"{different}no value is known for its required argument seq_mask"
+    )
+    assert verdicts["label_smoothing"].startswith("same numbers: ")
+    assert "ours takes scope in another place: pass by name" in verdicts["ff"]
+    # The closest, not the first that has equal outputs: its variables, too.
+    assert verdicts["ln"].startswith("same numbers: kyubyong ")
 
 
 CANNOT = {

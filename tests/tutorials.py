@@ -332,7 +332,7 @@ import tensorflow as tf
 
 def multihead_attention(query_antecedent, memory_antecedent, bias, total_key_depth,
                         total_value_depth, output_depth, num_heads, dropout_rate,
-                        name="multihead_attention", **kwargs):
+                        *, name="multihead_attention", **kwargs):
     def heads(x, depth, name):
         x = tf.layers.dense(x, depth, use_bias=False, name=name)
         x = tf.reshape(x, [-1, tf.shape(x)[1], num_heads, depth // num_heads])

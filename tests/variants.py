@@ -28,6 +28,24 @@ OF_LEGACY = {
         "keys inverted": [("tf.equal(key_masks, 0)", "tf.equal(key_masks, 1)")],
         "keys not masked": [(MASKED, "")],
         "keys by their product": [("tf.abs(keys), axis=-1", "keys ** 3, axis=-1")],
+        "weights of padding removed": [
+            (
+                "outputs = tf.nn.softmax(outputs)",
+                "outputs = tf.nn.softmax(outputs) * tf.to_float(key_masks)",
+            )
+        ],
+        "with its weights": [
+            (
+                "return outputs\n\n\ndef feedforward",
+                "return [outputs]\n\n\ndef feedforward",
+            )
+        ],
+        "in a collection": [
+            (
+                "        weights = outputs",
+                "        tf.add_to_collection('weights', outputs)",
+            )
+        ],
         "queries not masked": [("outputs *= query_masks", "outputs *= 1.")],
         "no scale": [(DIVIDED, "")],
         "scale of the heads": [(DIVIDED, "outputs = outputs / num_heads ** 0.5")],
@@ -68,6 +86,16 @@ OF_LEGACY = {
     "feedforward": {
         "kernel of 3": [(FIRST_LAYER, f'3, "padding": "same"{FIRST_LAYER[1:]}')],
         "residual halved": [("outputs += inputs", "outputs += 0.5 * inputs")],
+        "default widths": [("num_units=[2048, 512]", "num_units=[96, 24]")],
+        "arguments moved": [
+            (
+                'num_units=[2048, 512], scope="multihead_attention",',
+                'num_units=[2048, 512], is_deep=0, scope="multihead_attention",',
+            )
+        ],
+        "gradients stopped": [
+            ("outputs += inputs", "outputs = tf.stop_gradient(outputs) + inputs")
+        ],
         "with dropout": [
             ("outputs += inputs", "outputs = inputs + tf.nn.dropout(outputs, rate=0.1)")
         ],
@@ -106,6 +134,22 @@ OF_LEGACY = {
     "embedding": {
         "zero row last": [(TABLE, TABLE.replace(ZERO_FIRST, ZERO_LAST))],
         "frozen": [(LEARNED, f"trainable=False, {LEARNED}")],
+        "sparse gradient": [
+            (
+                TABLE,
+                "outputs = tf.nn.embedding_lookup(table, inputs)\n"
+                "            outputs *= tf.to_float(tf.sign(inputs))[:, :, None]\n"
+                "        else:\n"
+                "            outputs = tf.nn.embedding_lookup(table, inputs)",
+            )
+        ],
+        "another collection of losses": [
+            (
+                "if scale:\n            outputs = outputs * (",
+                "tf.losses.add_loss(1e-3 * tf.nn.l2_loss(table))\n"
+                "        if scale:\n            outputs = outputs * (",
+            )
+        ],
         "regularized": [
             (LEARNED, f"regularizer=tf.contrib.layers.l2_regularizer(1e-3), {LEARNED}")
         ],
@@ -117,6 +161,13 @@ REPORTED = {
     "mask r": "with causality=True",
     "mask s": "with causality=True",
     "regularized": "regularization losses",
+    "weights of padding": "outputs",
+    "with its w": "form: [float32]; ours float32",
+    "in a coll": "collections: {'weights': 1}; ours {}",
+    "default w": "the default of num_units: (96, 24), ours (2048, 512)",
+    "arguments m": "ours takes scope, reuse in another place: pass by name",
+    "sparse gr": "that of embedding/lookup_table is sparse, ours dense",
+    "another coll": "; losses 1.0e+00 apart",
     "frozen": "not trained, ours",
     "half the dropout": " at 0.25; ours ",
     "no dropout": "dropout: none; ours multihead_attention/",

@@ -77,6 +77,9 @@ def _create_anonymous(scope, shape, initializer, dtype, trainable, **_):
         )
 
 
-def l2_regularizer(scale: float) -> Optional[Callable]:
-    """Make the regularizer of `tf.contrib.layers.l2_regularizer`; None for scale 0."""
-    return (lambda weights: scale * tf.nn.l2_loss(weights)) if scale else None
+def l2_regularizer(scale: float) -> Callable:
+    """Make the regularizer of `tf.contrib.layers.l2_regularizer`.
+
+    For scale 0, it adds no loss; unlike None, it replaces the one of the scope, too.
+    """
+    return lambda weights: scale * tf.nn.l2_loss(weights) if scale else None

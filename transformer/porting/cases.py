@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import numpy as np
 
 # WIDTH / HEADS is not HEADS, so that neither can be taken for the other.
-BATCH, HEADS, WIDTH, WORDS = 3, 4, 24, 50
+BATCH, HEADS, WIDTH, WORDS = 5, 4, 24, 50
 # Functions that have two names.
 SYNONYMS = {
     **dict.fromkeys(["ff", "feed_forward"], "feedforward"),
@@ -36,9 +36,13 @@ class Setting(NamedTuple):
     inputs: float = 1.0  # the magnitude of the inputs' elements
     variables: float = 0.5  # the standard deviation of the variables
     tolerance: float = 1e-5
-    scope: str = ""  # the scope in which the function is called
+    scope: str = ""  # the scope in which the function is called, with a regularizer
     rate: float = 0.5  # of dropout
     step: int = 7  # of training
+    # Whether the function may raise an exception: the call is then left out.
+    is_optional: bool = False
+    is_dynamic: bool = False  # batch size and lengths are unknown when building
+    only_required: bool = False  # all other arguments have their defaults
 
 
 class Call(NamedTuple):
@@ -48,6 +52,7 @@ class Call(NamedTuple):
     arguments: Dict[str, Any]  # all arguments; an array becomes a tensor
     setting: Setting
     is_plain: bool  # whether this is the first call
+    is_trained: bool  # whether the variables are updated as well
 
 
 SETTINGS = [
@@ -56,35 +61,63 @@ SETTINGS = [
     Setting("small numbers", 5, 5, inputs=1e-2, variables=3e-3, step=20000),
     # Logits of several hundred keep fewer digits.
     Setting("large numbers", 5, 5, inputs=10.0, tolerance=3e-4, step=100000),
+    Setting("unknown lengths", 6, 6, is_optional=True, is_dynamic=True),
+    Setting(
+        "its required arguments only", 40, 40, is_optional=True, only_required=True
+    ),
 ]
 
 
-def make_calls(function: Callable, our_names: Dict[str, str]) -> List[Call]:
+def make_calls(function: Callable, our_names: Dict[str, List[str]]) -> List[Call]:
     """Make the calls with which a function is measured, the plainest first.
 
     The first setting tries all combinations of the varied arguments; if there are more
     than MAX_COMBINATIONS, it changes one argument at a time. So does the second
-    setting, floating-point arguments included. The others change none.
+    setting, floating-point arguments included. The others change none. Settings that
+    are optional are left out if the function raises an exception in them.
 
     Args:
       function: the function of a file.
-      our_names: name of its argument → the name of ours in the same position.
+      our_names: name of its argument → the names of ours in the same position.
 
     Raises:
       ValueError: the function requires an argument for which there is no value.
     """
     calls: List[Call] = []
-    for setting, variants in zip(SETTINGS, _make_options(function)):
+    for setting, variants in itertools.zip_longest(SETTINGS, _make_options(function)):
+        variants = variants or [calls[0].options]
         for options in variants:
             arguments = _make_arguments(function, setting, our_names)
             arguments.update(
                 {name: value for name, value in options.items() if value != "given"}
             )
+            if setting.only_required:
+                arguments = _drop_defaults(function, arguments)
+                parameters = inspect.signature(function).parameters
+                options = {
+                    name: arguments.get(name, parameters[name].default)
+                    for name in options
+                }
             for name, other_name in (TRAINING, TRAINING[::-1]):
                 if name in arguments:  # ours may use the other name
                     arguments.setdefault(other_name, arguments[name])
-            calls.append(Call(options, arguments, setting, is_plain=not calls))
+            is_trained = setting in SETTINGS[:2] and (
+                options
+                in (variants[0], {**variants[0], **dict.fromkeys(TRAINING, True)})
+            )
+            call = Call(options, arguments, setting, not calls, is_trained)
+            calls.append(call)
     return calls
+
+
+def _drop_defaults(function: Callable, arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the required arguments of a function among its arguments."""
+    empty = inspect.Parameter.empty
+    return {
+        name: arguments[name]
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name in arguments and parameter.default is empty
+    }
 
 
 def _make_options(function: Callable) -> List[List[Dict[str, Any]]]:
@@ -103,8 +136,6 @@ def _make_options(function: Callable) -> List[List[Dict[str, Any]]]:
     return [
         combinations if len(combinations) <= MAX_COMBINATIONS else one_changed,
         one_changed + floats,
-        [plain],
-        [plain],
     ]
 
 
@@ -135,13 +166,16 @@ def _vary_floats(function: Callable) -> Dict[str, float]:
 
 
 def _make_arguments(
-    function: Callable, setting: Setting, our_names: Dict[str, str]
+    function: Callable, setting: Setting, our_names: Dict[str, List[str]]
 ) -> Dict[str, Any]:
     """Return the arguments of a call: values by their names, else the defaults."""
     values = _argument_values(function, setting)
-    for name, our_name in our_names.items():
-        if our_name in values:
-            values.setdefault(name, values[our_name])
+    for name, names in our_names.items():
+        for value in [values[our_name] for our_name in names if our_name in values][:1]:
+            is_array = isinstance(value, np.ndarray)
+            if is_array != isinstance(values.get(name), np.ndarray):  # unknown as well
+                values[name] = value
+            values.setdefault(name, value)
     arguments = {}
     for name, parameter in inspect.signature(function).parameters.items():
         default = parameter.default
@@ -166,13 +200,17 @@ def _make_arguments(
 
 def _argument_values(function: Callable, setting: Setting) -> Dict[str, Any]:
     """Return argument name → value, for the names that published programs use."""
-    queries = _vectors(setting.queries, setting.inputs)
+    queries = _vectors(setting.queries, setting.inputs, empty=3)
     keys = attended = queries
     if setting.keys != setting.queries:
-        keys = _vectors(setting.keys, setting.inputs)
+        # A query of tokens with keys that are all padding, and the other way round.
+        keys = _vectors(setting.keys, setting.inputs, empty=4)
         attended = keys[:, ::-1].copy()
     ids = np.arange(BATCH * setting.queries).reshape(BATCH, -1) % WORDS
-    ids[:, -1] = [0, 0, WORDS - 1]
+    ids[:2, -1] = 0
+    ids[3] = 0  # no token
+    ids[4] = np.maximum(ids[4], 1)  # no padding
+    ids[4, -1] = WORDS - 1
     padding = np.all(keys == 0, -1)
     values: Dict[str, Any] = {}
     # tutorials; bojone; tensor2tensor
@@ -187,8 +225,12 @@ def _argument_values(function: Callable, setting: Setting) -> Dict[str, Any]:
     values.update(
         dict.fromkeys(KEEP_RATES, 1 - setting.rate), dropout_rate=setting.rate
     )
-    values["Q_len"] = values["seq_len"] = np.array([setting.queries, 1, 2], np.int32)
-    values["V_len"] = np.array([setting.keys, 1, 2], np.int32)
+    for name, length in (
+        ("Q_len", setting.queries),
+        ("seq_len", setting.queries),
+        ("V_len", setting.keys),
+    ):
+        values[name] = np.array([length, 1, 2, 0, length], np.int32)
     values.update(
         emb=np.roll(queries, 1, axis=0),  # with padding in other places than `queries`
         key_masks=padding,
@@ -208,10 +250,10 @@ def _argument_values(function: Callable, setting: Setting) -> Dict[str, Any]:
     if SYNONYMS.get(name, name) == "feedforward":
         is_wide = setting.scope or setting.inputs != 1
         values["num_units"] = [2 * WIDTH if is_wide else WIDTH, WIDTH]
-    if "vocab_size" in parameters or (
+    if name == "embedding" or (
         name == "positional_encoding" and "num_units" in parameters
     ):
-        values["inputs"] = ids.astype(np.int32)
+        values["inputs"] = values["x"] = ids.astype(np.int32)
     if name == "label_smoothing":
         values["inputs"] = np.abs(queries)
     if name == "mask":
@@ -229,9 +271,13 @@ def _random(*shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def _vectors(length: int, size: float) -> np.ndarray:
-    """Return vectors [N, T, D] with rows of zeros, and one row whose sum is zero."""
+def _vectors(length: int, size: float, empty: int) -> np.ndarray:
+    """Return vectors [N, T, D] with rows of zeros, and one row whose sum is zero.
+
+    Line `empty` is all zeros; one of the lines 3 and 4 has no row of zeros.
+    """
     vectors = size * _random(BATCH, length, WIDTH)
+    vectors[empty] = 0
     vectors[0, 2, 3] = 0  # alone in its row
     vectors[0, -1] = 0  # at the end
     vectors[1, 0] = 0  # at the beginning

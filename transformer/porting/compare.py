@@ -1,7 +1,7 @@
 """Compare a function of a file with one of ours: parameters, then results of calls."""
 
 import inspect
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
@@ -12,9 +12,13 @@ from transformer.porting.sources import Candidate
 
 # Aspects of a comparison.
 OUTPUTS = "outputs"
+UPDATES = "variables after three steps of training"
+# Rounding decides on which side of zero the input of a ReLU is, and thus on its step.
+UPDATES_TOLERANCE = 1e-3
 FIRST_VALUES = "first values:"
 SECOND_CALL = "a second call (reuse=True):"
 DROPOUT = "dropout:"
+OTHER_DEFAULT = "the default of"  # of a parameter
 
 
 class Comparison(NamedTuple):
@@ -44,8 +48,10 @@ def compare_calls(candidate: Candidate, references: List[Results]) -> Comparison
             continue
         distances, texts = _compare_results(reference, results)
         for aspect, distance in distances.items():
-            largest = max(largest, distance)
-            if distance > reference.call.setting.tolerance:
+            if aspect != UPDATES:
+                largest = max(largest, distance)
+            tolerance = reference.call.setting.tolerance
+            if distance > (UPDATES_TOLERANCE if aspect == UPDATES else tolerance):
                 differences.setdefault(aspect, {})[i] = distance
         for aspect, text in texts.items():
             differences.setdefault(aspect, {})[i] = text
@@ -73,7 +79,10 @@ def _evaluate_ours(candidate: Candidate, reference: Results) -> Results:
         their_names.get(name, name): gradient
         for name, gradient in results.gradients.items()
     }
-    return results._replace(gradients=gradients)
+    is_sparse = {
+        their_names.get(name, name): x for name, x in results.is_sparse.items()
+    }
+    return results._replace(gradients=gradients, is_sparse=is_sparse)
 
 
 def _compare_results(
@@ -92,18 +101,32 @@ def _compare_results(
     if len(reference.outputs) == len(results.outputs):
         pairs = zip(reference.outputs, results.outputs)
         distances[OUTPUTS] = max([0.0] + [_distance(a, b, 1e-6) for a, b in pairs])
-        types, our_types = _types_of(reference), _types_of(results)
-        if types != our_types:
-            texts["types:"] = f"{types}; ours {our_types}"
-    distances["regularization losses"] = _distance(
-        np.array(reference.regularization), np.array(results.regularization), 1e-6
-    )
+        for shape, our_shape in zip(reference.shapes, results.shapes):
+            if any(a not in (None, b) for a, b in zip(shape, our_shape)):
+                texts["static shape:"] = f"{shape}; ours {our_shape}"
+    if reference.form != results.form:
+        texts["form:"] = f"{reference.form}; ours {results.form}"
+    for name, loss in reference.losses.items():
+        our_loss = results.losses[name]
+        distances[name] = _distance(np.array(loss), np.array(our_loss), 1e-6)
+    if reference.collections != results.collections:
+        texts["collections:"] = f"{reference.collections}; ours {results.collections}"
     distances["gradients"] = _compare_gradients(reference.gradients, results.gradients)
+    for name, is_sparse in reference.is_sparse.items():
+        if is_sparse != results.is_sparse.get(name, is_sparse):
+            kinds = (
+                ("dense", "sparse") if results.is_sparse[name] else ("sparse", "dense")
+            )
+            texts["gradient:"] = f"that of {name} is {kinds[0]}, ours {kinds[1]}"
+    distances[UPDATES] = max(
+        [
+            _distance(value, np.reshape(results.updates[name], value.shape), 1e-6)
+            for name, value in reference.updates.items()
+            if name in results.updates and value.size == results.updates[name].size
+        ],
+        default=0.0,
+    )
     return distances, texts
-
-
-def _types_of(results: Results) -> str:
-    return ", ".join(str(output.dtype) for output in results.outputs)
 
 
 def _compare_variables(reference: Results, results: Results) -> Dict[str, str]:
@@ -228,10 +251,23 @@ def compare_parameters(function: Callable, candidate: Candidate) -> List[str]:
         empty = inspect.Parameter.empty
         if default is not empty and default != our_default:
             our_text = "none" if our_default is empty else repr(our_default)
-            texts.append(f"the default of {name}: {default!r}, ours {our_text}")
-    if [name for name in our_parameters if name in parameters] != shared:
-        texts.append(f"the order of its arguments: {', '.join(shared)}")
+            texts.append(f"{OTHER_DEFAULT} {name}: {default!r}, ours {our_text}")
+    places, our_places = _places(parameters), _places(our_parameters)
+    moved = [
+        name for name in shared if places.get(name) not in (None, our_places.get(name))
+    ]
+    if moved:
+        texts.append(f"ours takes {', '.join(moved)} in another place: pass by name")
     return texts
+
+
+def _places(parameters: Mapping[str, inspect.Parameter]) -> Dict[str, int]:
+    """Return the place of each parameter that can be passed without its name."""
+    return {
+        name: place
+        for place, (name, parameter) in enumerate(parameters.items())
+        if parameter.kind == parameter.POSITIONAL_OR_KEYWORD
+    }
 
 
 def describe_error(error: BaseException) -> str:

@@ -14,7 +14,7 @@ the same way, with the same values of the variables, and the results are compare
 
 import json
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from transformer.porting.cases import Call, make_calls
 from transformer.porting.compare import (
     DROPOUT,
     FIRST_VALUES,
+    OTHER_DEFAULT,
     OUTPUTS,
     SECOND_CALL,
     Comparison,
@@ -56,7 +57,10 @@ class Verdict(NamedTuple):
     kind: str  # a key of KINDS
     text: str
     line: str = ""  # the import of our function
-    num_differences: int = 0
+    rank: Tuple[int, int] = (
+        0,
+        0,
+    )  # lower is closer: calls that differ, all differences
 
 
 def main() -> None:
@@ -74,10 +78,14 @@ def main() -> None:
 def measure_file(path: str) -> Iterator[Verdict]:
     """Yield the verdicts on the functions of a file."""
     try:
-        functions = public_functions(load_file(path))
-    except RAISED as error:
-        yield Verdict("", "failed", describe_error(error))
+        module, error = load_file(path)
+    except RAISED as load_error:
+        yield Verdict("", "failed", describe_error(load_error))
         return
+    functions = public_functions(module)
+    if error is not None:
+        where = "; what it defines before that is measured" if functions else ""
+        yield Verdict("", "failed", describe_error(error) + where)
     likely_source = guess_source(functions)
     for name, function in functions.items():
         yield measure_function(name, function, likely_source)
@@ -87,41 +95,41 @@ def measure_function(name: str, function: Callable, likely_source: str = "") -> 
     """Compare a function with ours, starting with those of the likely source."""
     try:
         candidates = find_candidates(name, function, likely_source)
-        our_names = {
-            their_name: our_name
-            for candidate in reversed(candidates)
-            for our_name, their_name in candidate.their_names.items()
-        }
+        our_names: Dict[str, List[str]] = {}
+        for candidate in candidates:
+            for our_name, their_name in candidate.their_names.items():
+                our_names.setdefault(their_name, []).append(our_name)
         calls = make_calls(function, our_names)
     except ValueError as error:
         return Verdict(name, "different", str(error))
     try:
         first = graphs.evaluate(function, calls[0])
     except RAISED as error:
-        return Verdict(name, "failed", describe_error(error))
+        renamed = candidates[0].their_names
+        if not all(candidate.their_names for candidate in candidates):
+            return Verdict(name, "failed", describe_error(error))
+        text = " and ".join(f"{renamed[key]} like our {key}" for key in renamed)
+        text = f"it does not take {text}: {describe_error(error)}"
+        return Verdict(name, "different", text)
     comparisons = [compare_calls(candidate, [first]) for candidate in candidates]
     equal = [
         candidate
         for candidate, comparison in zip(candidates, comparisons)
-        if not comparison.differences
+        if OUTPUTS not in comparison.differences
     ]
     if not equal:
-        distances = [
-            comparison.differences.get(OUTPUTS, {0: 0.0})[0]
-            for comparison in comparisons
-        ]
+        distances = [comparison.differences[OUTPUTS][0] for comparison in comparisons]
         nearest = int(np.argmin(distances))
-        if distances[nearest] > 0:
-            source = candidates[nearest].source
-            return _judge_different(name, source, comparisons[nearest])
-        equal = [candidates[nearest]]
+        source = candidates[nearest].source
+        return _judge_different(name, source, comparisons[nearest])
     references = [first]
     failures: Dict[str, List[Call]] = {}  # exception → the calls that raise it
     for call in calls[1:]:
         try:
             references.append(graphs.evaluate(function, call))
         except RAISED as error:
-            failures.setdefault(describe_error(error), []).append(call)
+            if not call.setting.is_optional:
+                failures.setdefault(describe_error(error), []).append(call)
     verdict = _judge_best(name, function, equal, references)
     return _add_failures(verdict, failures, references) if failures else verdict
 
@@ -147,16 +155,20 @@ def _judge_best(
         verdicts.append(_judge(name, function, candidate, references))
         if verdicts[-1].kind == "same":
             break
-    return min(verdicts, key=lambda verdict: verdict.num_differences)
+    return min(verdicts, key=lambda verdict: verdict.rank)
 
 
 def _judge(
     name: str, function: Callable, candidate: Candidate, references: List[Results]
 ) -> Verdict:
     """Judge a function beside one of ours, in all calls."""
-    differences, largest = compare_calls(candidate, references)
     texts = compare_parameters(function, candidate)
-    num_differences = len(texts)
+    has_other_default = any(text.startswith(OTHER_DEFAULT) for text in texts)
+    if has_other_default:  # that is enough to say
+        references = [x for x in references if not x.call.setting.only_required]
+    differences, largest = compare_calls(candidate, references)
+    num_differences = len(texts) + len(differences)
+    rank = (len(differences.get(OUTPUTS, ())) + has_other_default, num_differences)
     for aspect, by_call in differences.items():
         where = ""
         if aspect not in (FIRST_VALUES, SECOND_CALL):  # they are checked in one call
@@ -170,10 +182,9 @@ def _judge(
         values = list(by_call.values())
         worst = values[0] if isinstance(values[0], str) else max(values)
         texts.append(f"{aspect} {_format_distance(worst)}{where and ' ' + where}")
-        num_differences += len(by_call)
     if texts:
         text = f"{'; '.join(texts)} (compared with {candidate.source})"
-        return Verdict(name, "similar", text, candidate.line, num_differences)
+        return Verdict(name, "similar", text, candidate.line, rank)
     text = f"{candidate.source} (largest difference {largest:.1e}"
     text += f", {format_count(len(references), 'call')}"
     num_dropouts = sum(bool(reference.masks) for reference in references)

@@ -1,11 +1,14 @@
 """Load the functions of a file, and find our functions that may correspond to them."""
 
+import importlib.machinery
+import importlib.util
 import inspect
 import os
+import re
 import sys
 import tokenize
 import types
-from typing import Callable, Dict, List, Mapping, NamedTuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -50,8 +53,12 @@ SOURCES = {
 }
 
 
-def load_file(path: str) -> types.ModuleType:
-    """Run a file as a module that finds the names of TensorFlow 1."""
+def load_file(path: str) -> Tuple[types.ModuleType, Optional[BaseException]]:
+    """Run a file as a module that finds the names of TensorFlow 1.
+
+    Returns:
+      (the module with what the file defines, the exception that ended it or None).
+    """
     with tokenize.open(path) as file:
         text = file.read()
     try:
@@ -59,12 +66,49 @@ def load_file(path: str) -> types.ModuleType:
     except TabError:  # in Python 2, a tab is eight columns
         code = compile(text.expandtabs(8), path, "exec")
     tensorflow1.install_tf1_names(text)
-    module = types.ModuleType(os.path.splitext(os.path.basename(path))[0])
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path[:0] = [folder, os.getcwd()]
+    dots = re.findall(r"^\s*from\s+(\.+)", text, re.MULTILINE)
+    package = _make_packages(folder, depth=max(map(len, dots)) if dots else 0)
+    stem = os.path.splitext(os.path.basename(path))[0]
+    module = types.ModuleType(f"{package}.{stem}")
     # Python 2 has xrange; np came from an `import *` of TensorFlow 1.
     module.__dict__.update(np=np, xrange=range, unicode=str, __file__=path)
-    sys.path[:0] = [os.path.dirname(os.path.abspath(path)), os.getcwd()]
-    exec(code, module.__dict__)
-    return module
+    module.__package__ = package
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)
+    except (Exception, SystemExit) as error:
+        is_end = isinstance(error, SystemExit) and not error.code
+        return module, None if is_end else error
+    finally:
+        tensorflow1.use_resource_variables()  # the file may have switched them off
+    return module, None
+
+
+def _make_packages(folder: str, depth: int) -> str:
+    """Make packages of a folder and of those above it, for relative imports.
+
+    Args:
+      folder: the folder of the file.
+      depth: the number of dots of its relative imports.
+
+    Returns:
+      The name of the innermost package.
+    """
+    name = "measured"
+    if depth > 1:
+        name = f"{_make_packages(os.path.dirname(folder), depth - 1)}.inner"
+    spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    init = os.path.join(folder, "__init__.py")
+    if depth and os.path.isfile(init):
+        spec = importlib.util.spec_from_file_location(name, init)
+    spec.submodule_search_locations = [folder]
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[name] = package
+    if spec.loader is not None:
+        spec.loader.exec_module(package)
+    return name
 
 
 def public_functions(module: types.ModuleType) -> Dict[str, Callable]:
@@ -73,7 +117,7 @@ def public_functions(module: types.ModuleType) -> Dict[str, Callable]:
         name: value
         for name, value in vars(module).items()
         if inspect.isfunction(value)
-        and value.__code__.co_filename == module.__file__
+        and inspect.unwrap(value).__code__.co_filename == module.__file__
         and not name.startswith("_")
         and name != "main"
     }
@@ -90,6 +134,13 @@ def guess_source(functions: Dict[str, Callable]) -> str:
         if has_marks and not words & set(source.absent.split()):
             return name
     return ""
+
+
+# What the name of an argument says about its values. Others are tensors.
+NAMES_OF_SIZES = re.compile(
+    "num|size|dim|unit|head|depth|width|len|max|hidden|vocab|channel|filter|^[A-Z]$|^n"
+)
+NAMES_OF_MASKS = re.compile("mask|padding|bias")
 
 
 class Candidate(NamedTuple):
@@ -111,7 +162,11 @@ def find_candidates(
     Raises:
       ValueError: there are none.
     """
-    parameters = inspect.signature(function).parameters
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
     candidates: Dict[Callable, Candidate] = {}  # two sources may share a function
     missing: Dict[str, None] = {}  # required arguments of ours, joined by "and"
     for source in sorted(SOURCES, key=lambda source: source != likely_source):
@@ -166,4 +221,8 @@ def _match_parameters(
         )
         if our_name not in parameters and their_name not in our_parameters
         if _is_required(our_parameter) and _is_required(their_parameter)
+        if all(
+            bool(names.search(our_name)) == bool(names.search(their_name))
+            for names in (NAMES_OF_SIZES, NAMES_OF_MASKS)
+        )
     }

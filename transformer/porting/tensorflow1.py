@@ -7,6 +7,7 @@ and thus dropout masks, become fixed patterns, both in the file's functions and 
 and what is dropped is recorded.
 """
 
+import importlib.machinery
 import importlib.util
 import re
 import sys
@@ -42,7 +43,7 @@ def install_tf1_names(text: str) -> None:
         TensorFlow 1.15; loading that takes seconds.
     """
     tf.disable_v2_behavior()
-    tf.enable_resource_variables()  # Keras 3 regularizers take no others
+    use_resource_variables()
     tf.logging.set_verbosity(tf.logging.ERROR)
     random_ops.random_uniform = deterministic_uniform
     tf.random_uniform = deterministic_uniform
@@ -55,11 +56,17 @@ def install_tf1_names(text: str) -> None:
         # Under TensorFlow 2, it would need the TensorFlow that is hidden below.
         if not IS_TENSORFLOW_1 or importlib.util.find_spec(name) is None:
             sys.modules[name] = MissingModule(name)
+    sys.meta_path.append(MissingModuleFinder())  # asked last
     if IS_TENSORFLOW_1:
         if "contrib" in text:
             _install_module("contrib.linalg", tensorflow.contrib, **LINALG)
     else:
         _install_tf1_modules(text)
+
+
+def use_resource_variables() -> None:
+    """Create resource variables from now on: Keras 3 regularizers take no others."""
+    tf.enable_resource_variables()
 
 
 def _replace_our_dropout() -> None:
@@ -77,9 +84,10 @@ def _install_tf1_modules(text: str) -> None:
     tf.compat.v1 = tf
     sys.modules["tensorflow"] = tf
     _install_module("layers", tf, **LAYERS)
-    framework = types.SimpleNamespace(nest=tf.nest)
     missing = MissingModule("tf.contrib").__getattr__
-    contrib = _install_module("contrib", tf, framework=framework, __getattr__=missing)
+    contrib = _install_module("contrib", tf, __getattr__=missing)
+    missing = MissingModule("tf.contrib.framework").__getattr__
+    _install_module("contrib.framework", contrib, nest=tf.nest, __getattr__=missing)
     _install_module("contrib.linalg", contrib, **LINALG)
     missing = MissingModule("tf.contrib.layers").__getattr__
     layers = _install_module(
@@ -99,6 +107,10 @@ def _install_tf1_modules(text: str) -> None:
 class MissingModule(types.ModuleType):
     """A missing module or name: a file can import it, but a function cannot call it."""
 
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.__path__: List[str] = []  # it may have modules
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -106,6 +118,22 @@ class MissingModule(types.ModuleType):
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError(f"{self.__name__} is not available to the file")
+
+
+class MissingModuleFinder:
+    """Finds what a file imports of missing modules: a MissingModule for each."""
+
+    def find_spec(self, name: str, *_: Any) -> Any:
+        parent = sys.modules.get(name.rpartition(".")[0])
+        if isinstance(parent, MissingModule) or name.startswith("tensorflow.contrib."):
+            return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return MissingModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Do nothing: there is no code."""
 
 
 def _accept_l(regularizer: Callable) -> Callable:

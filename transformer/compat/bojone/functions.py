@@ -16,6 +16,7 @@ from transformer.blocks.layers import (
     shape_list,
     split_heads,
 )
+from transformer.blocks.masks import mask_to_bias
 from transformer.blocks.positions import interleaved_sinusoids
 from transformer.compat.variables import original_variables
 from transformer.modules import scaled_dot_product_attention
@@ -66,12 +67,12 @@ def attention(
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head, x)
             for x, name in ((Q, "q"), (K, "k"), (V, "v"))
         )  # [N, H, T, size]
-        key_mask = None
+        bias = None
         if V_len is not None:
+            # Subtracted, so that keys get gradients where all of them are masked.
             key_mask = expand_dims(_length_mask(V, V_len, "attention: V_len"), 1, 1)
-        context, _ = scaled_dot_product_attention(
-            queries, keys, values, key_mask, fully_masked_is_zero=False
-        )
+            bias = mask_to_bias(key_mask, -SUBTRACTED)
+        context, _ = scaled_dot_product_attention(queries, keys, values, bias=bias)
         return mask(join_heads(context), Q_len, "mul")
 
 

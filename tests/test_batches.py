@@ -138,6 +138,21 @@ def test_ids_that_change_while_they_are_read_are_noticed(tmp_path, change):
         corpus.refuse_changes(checksums)
 
 
+def test_ids_that_were_missing_for_a_moment_are_noticed(tmp_path):
+    """As while the same file is copied over itself."""
+    write_split(tmp_path, "train", 20)
+    path = tmp_path / "train.source.ids.npy"
+    content = path.read_bytes()
+    corpus = Split(str(tmp_path), "train")
+    os.truncate(str(path), 200)
+    assert not corpus.source(19).any()
+    with open(str(path), "r+b") as file:
+        file.write(content)
+    checksums = dict.fromkeys(os.listdir(str(tmp_path)), sha256_of(str(path)))
+    with pytest.raises(ValueError, match="the file was truncated"):
+        corpus.refuse_changes(checksums)
+
+
 def test_the_vocabulary_says_how_sentences_end(tmp_path):
     write_split(tmp_path, "train", 20)
     (tmp_path / JOINT_MODEL).rename(tmp_path / JOINT_SUBWORDS)

@@ -14,17 +14,7 @@ length, T target length.
 import hashlib
 import os
 import weakref
-from typing import (
-    Any,
-    Callable,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -133,7 +123,7 @@ class StoredIds:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
         self._state = self._read_state()
-        self._failure: Optional[OSError] = None
+        self._fault = ""  # of the file, when ids were read
 
     def __len__(self) -> int:
         return self._length
@@ -144,8 +134,10 @@ class StoredIds:
         position = self._offset + start * self._dtype.itemsize
         try:
             data = os.pread(self._file, size, position)
-        except OSError as error:  # `refuse_change` raises it
-            self._failure = error
+            if len(data) < size:
+                self._fault = "the file was truncated"
+        except OSError as error:
+            self._fault = f"the file cannot be read: {error.strerror}"
             data = b""
         return np.frombuffer(data.ljust(size, b"\0"), self._dtype)
 
@@ -165,19 +157,19 @@ class StoredIds:
         Args:
           checksum: its SHA-256.
         """
-        try:
-            state = self._read_state()
-            if self._failure:
-                raise self._failure
-            if state == self._state or self._compute_checksum() == checksum:
-                self._state = state
-                return
-            reason = "the file was changed in the meantime"
-        except OSError as error:
-            reason = f"the file cannot be read: {error.strerror}"
+        fault = self._fault
+        if not fault:
+            try:
+                state = self._read_state()
+                if state == self._state or self._compute_checksum() == checksum:
+                    self._state = state
+                    return
+                fault = "the file was changed in the meantime"
+            except OSError as error:
+                fault = f"the file cannot be read: {error.strerror}"
         raise DataFolderChanged(
             f"{self.path}: expected the ids that training began with, got others: "
-            f"{reason}",
+            f"{fault}",
             os.path.dirname(self.path),
         )
 

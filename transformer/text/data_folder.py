@@ -103,7 +103,7 @@ HEADER = re.compile(
 )
 
 
-def open_integers(path: str) -> np.ndarray:
+def open_integers(path: str) -> np.memmap:
     """Map the integers in a file, [length], into memory.
 
     NumPy does not see the header, which may come from anyone: it must be exactly what

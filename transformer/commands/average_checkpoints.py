@@ -15,7 +15,6 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.logdir import manifests
-from transformer.logdir.history import rank_evaluated_steps
 from transformer.logdir.names import BEST, REGULAR
 from transformer.runtime.errors import SettingsError
 from transformer.runtime.files import new_folder, refuse_used, sweep_beside
@@ -87,12 +86,12 @@ def average_kept(
     Raises:
       SettingsError: there are not so many checkpoints.
     """
-    from transformer.logdir import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints, history  # they need TensorFlow
 
     kept = [set(manifests.list_steps(logdir, kind)) for kind in (REGULAR, BEST)]
     if best:
         flag, count, kind = "--best", best, "checkpoints with a dev score"
-        ranked = rank_evaluated_steps(logdir)
+        ranked = history.rank_evaluated_steps(logdir)
         steps = [step for step in ranked if step in set.union(*kept)]
     else:
         flag, count, kind = "--last", last, "checkpoints"

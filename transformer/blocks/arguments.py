@@ -94,18 +94,18 @@ def check_broadcast(name: str, x, shape: str, sizes: Sequence[Optional[int]]) ->
         )
 
 
-def check_size(name: str, size) -> int:
+def check_size(name: str, size, least: int = 1) -> int:
     """Convert a size, such as TensorFlow 1's `x.shape[-1]`, to an int.
 
     Raises:
-      ValueError: it is not an int of 1 or more.
+      ValueError: it is not an int of `least` or more.
     """
     try:
         result = operator.index(size)
     except TypeError:
-        result = 0
-    if result < 1:
-        raise ValueError(f"{name}: expected an int of 1 or more, got {size!r}")
+        result = least - 1
+    if result < least:
+        raise ValueError(f"{name}: expected an int of {least} or more, got {size!r}")
     return result
 
 
@@ -124,8 +124,28 @@ def check_is_training(block: str, is_training) -> None:
 
 def refuse_eager(block: str) -> None:
     """Raise ValueError in eager mode, which does not find variables by their names."""
-    if tf.executing_eagerly():
+    if tf.executing_eagerly() or _is_in_function():
         raise ValueError(
             f"{block}: expected graph mode, got eager mode, in which each call makes "
-            "new variables; call tf.compat.v1.disable_eager_execution() first"
+            "new variables; call tf.compat.v1.disable_eager_execution() first, or call "
+            "the block in a function that tf.compat.v1.wrap_function wraps"
         )
+
+
+def refuse_function(block: str) -> None:
+    """Raise ValueError in a tf.function of eager mode; eager mode itself is allowed."""
+    if not tf.executing_eagerly():
+        refuse_eager(block)
+
+
+def _is_in_function() -> bool:
+    """Return whether this is the graph of a tf.function or a dataset, in eager mode.
+
+    The graph of `wrap_function` is not: there, variables have names, as in graph mode.
+    """
+    with tf.init_scope():  # outside of all functions
+        if not tf.executing_eagerly():
+            return False
+    creators = getattr(tf.get_default_graph(), "_variable_creator_stack", ())
+    owners = (getattr(creator, "__self__", None) for _, creator in creators)
+    return "VariableHolder" not in {type(owner).__name__ for owner in owners}

@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple, Optional, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.arguments import check_size
+from transformer.blocks.arguments import check_size, refuse_function
 from transformer.blocks.layers import (
     cast_to_float32,
     dense,
@@ -173,6 +173,8 @@ def relative_positions(
       (float [Tq, Tk, d], float [Tq, Tk, d]): the argument `relative` of
       `scaled_dot_product_attention`.
     """
+    width = check_size("relative_positions: width", width)
+    max_distance = check_size("relative_positions: max_distance", max_distance)
     rows = max_distance + tf.clip_by_value(
         distances(query_positions, key_positions), -max_distance, max_distance
     )  # [Tq, Tk]
@@ -209,6 +211,7 @@ def relative_bias(
     Returns:
       float [N, H, T, T], the argument `bias` of `scaled_dot_product_attention`.
     """
+    max_distance = check_size("relative_bias: max_distance", max_distance)
     _, heads, length, width = shape_list(queries)
     rows = max_distance if causality else 2 * max_distance - 1
     with tf.variable_scope(scope, reuse=reuse):
@@ -244,6 +247,7 @@ def _skew(by_distance):
 
 def _table(name, rows, width):
     """Get a variable that holds vectors: [*rows, width]."""
+    refuse_function("relative positions")
     initializer = tf.random_normal_initializer(stddev=width**-0.5)
     return tf.get_variable(name, [*rows, width], initializer=initializer)
 
@@ -290,7 +294,7 @@ def local_attention(
     values = tf.convert_to_tensor(values)
     block_length = check_size("local_attention: block_length", block_length)
     batch, heads, length, _ = shape_list(queries)
-    before, after = window
+    before, after = (check_size("local_attention: window", size, 0) for size in window)
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
     starts = expand_dims(tf.range(blocks), 1) * block_length  # [blocks, 1]

@@ -90,6 +90,8 @@ def _probe(mask, questions: Sequence[Callable]) -> List[List[bool]]:
       For each padding id, whether each of the questions has True as all its answers; []
       if unknown.
     """
+    if not hasattr(mask, "op"):  # an eager tensor
+        return []
     try:
         operations, sources = _find_sources(mask)
         shapes = [_find_shape(source) for source in sources]

@@ -44,13 +44,22 @@ def concatenated_sinusoids(
     """Compute tensor2tensor's encoding: all sines, then all cosines.
 
     The slowest rate is exactly 1/10000. If the width is odd, the last channel is zero.
+    The width may be a tensor.
     (As in tensor2tensor, `min_timescale` multiplies the rates.)
     """
     pairs = num_units // 2
-    step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
+    is_dynamic = tf.is_tensor(num_units)
+    if is_dynamic:
+        pairs = tf.cast(pairs, tf.float64)
+        intervals = tf.maximum(pairs - 1, 1)
+    else:
+        intervals = max(1, pairs - 1)
+    step = math.log(max_timescale / min_timescale) / intervals
     rates = min_timescale * tf.exp(-step * tf.range(pairs, dtype=tf.float64))  # [D/2]
     table = tf.concat(sines_and_cosines(positions, rates), axis=1)
-    return tf.pad(table, [[0, 0], [0, 1]]) if num_units % 2 else table  # [T, D]
+    if is_dynamic or num_units % 2:
+        table = tf.pad(table, [[0, 0], [0, num_units % 2]])
+    return table  # [T, D]
 
 
 def sines_and_cosines(positions, rates) -> tuple:

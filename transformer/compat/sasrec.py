@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
+from transformer.blocks.arguments import check_size
 from transformer.blocks.layers import dense, embedding_table, look_up, zero_first_row
 from transformer.compat.kyubyong_legacy import normalize
 from transformer.compat.variables import l2_regularizer, original_variables
@@ -44,6 +45,7 @@ def positional_encoding(dim, sentence_length, dtype=tf.float32):
     Raises:
       ValueError: `dim` is odd; in that case, the original swaps channels.
     """
+    dim = check_size("positional_encoding: dim", dim)
     if dim % 2:
         raise ValueError(f"positional_encoding: expected an even dim, got {dim}")
     return tf.cast(

@@ -11,6 +11,7 @@ from typing import Callable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import refuse_function
 from transformer.compat.names import BLOCKS, apply_rules
 
 # `tf.Variable` without a name: never shared, numbered in its name scope.
@@ -37,6 +38,7 @@ def original_variables(
     caller = tf.get_default_graph().get_name_scope()
 
     def create_variable(getter, name, shape=None, **settings):
+        refuse_function(f"transformer.compat.{source}")
         our_name = name
         name = apply_rules(our_name, BLOCKS[source])
         if TABLE.search(name):

@@ -12,6 +12,7 @@ import inspect
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_size
 from transformer.blocks.attention import (
     KeyValueCache,
     local_attention,
@@ -459,6 +460,15 @@ def multihead_attention(
         ("max_area_height", max_area_height, 1),
         ("q_filter_width", q_filter_width, 1),
         ("kv_filter_width", kv_filter_width, 1),
+    )
+    total_key_depth, total_value_depth, output_depth, num_heads = (
+        check_size(f"multihead_attention: {name}", size)
+        for name, size in (
+            ("total_key_depth", total_key_depth),
+            ("total_value_depth", total_value_depth),
+            ("output_depth", output_depth),
+            ("num_heads", num_heads),
+        )
     )
     depths = (total_key_depth, total_value_depth)
     _check_attention(depths, num_heads, attention_type, bias, cache)

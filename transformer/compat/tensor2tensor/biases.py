@@ -5,6 +5,7 @@ A bias is added to the logits of attention: 0 where a query may attend, otherwis
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_size, refuse_function
 from transformer.blocks.layers import expand_dims
 from transformer.blocks.masks import mask_to_bias, nonzero_rows, proximity_bias
 from transformer.blocks.positions import concatenated_sinusoids
@@ -33,8 +34,12 @@ def get_timing_signal_1d(
     """Return the sinusoids from position `start_index` on: [1, length, channels].
 
     See `positions.concatenated_sinusoids`, whose angles are more precise than the
-    float32 of the original.
+    float32 of the original. `length`, `channels` and `start_index` may be tensors.
     """
+    length, channels = (
+        size if tf.is_tensor(size) else check_size("get_timing_signal_1d", size, 0)
+        for size in (length, channels)
+    )
     positions = tf.range(length) + start_index
     signal = concatenated_sinusoids(positions, channels, min_timescale, max_timescale)
     return expand_dims(tf.cast(signal, tf.float32), 0)
@@ -88,6 +93,8 @@ def add_positional_embedding(x, max_length, name=None, positions=None):
       positions: int [N, T], below `max_length`; by default 0, 1, ...
     """
     _, length, width = shape_list(x)
+    refuse_function("add_positional_embedding")
+    max_length = check_size("add_positional_embedding: max_length", max_length)
     table = tf.cast(tf.get_variable(name, [max_length, width]), x.dtype)
     if positions is not None:
         return x + tf.gather(table, tf.cast(positions, tf.int32))

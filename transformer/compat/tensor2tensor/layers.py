@@ -264,6 +264,9 @@ def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
     Raises:
       ValueError: `axis` is neither 1 nor 2.
     """
+    final_length_divisible_by = arguments.check_size(
+        "pad_to_same_length: final_length_divisible_by", final_length_divisible_by
+    )
     if axis not in (1, 2):
         raise ValueError(f"pad_to_same_length: expected axis 1 or 2, got {axis}")
     lengths = [shape_list(tensor)[axis] for tensor in (x, y)]
@@ -344,6 +347,7 @@ shift_right_2d = shift_right
 
 def layer_norm_vars(filters):
     """Create the variables `layer_norm_scale` and `layer_norm_bias` [filters]."""
+    arguments.refuse_function("layer_norm")
     ones = tf.ones_initializer()
     zeros = tf.zeros_initializer()
     scale = tf.get_variable("layer_norm_scale", [filters], initializer=ones)

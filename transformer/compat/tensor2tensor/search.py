@@ -2,6 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_size
 from transformer.blocks.layers import shape_list
 from transformer.compat.tensor2tensor.layers import refuse_unsupported
 from transformer.decoding import SearchOptions, beam, reorder
@@ -51,6 +52,8 @@ def beam_search(
       ValueError: `use_tpu` is given.
     """
     refuse_unsupported("beam_search", ("use_tpu", use_tpu, False))
+    beam_size = check_size("beam_search: beam_size", beam_size)
+    vocab_size = check_size("beam_search: vocab_size", vocab_size)
     initial_ids = tf.cast(initial_ids, tf.int32)
     batch = shape_list(initial_ids)[0]
 

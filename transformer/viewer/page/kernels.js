@@ -25,6 +25,11 @@ class PlainKernels {
     return y;
   }
 
+  // x W^T for any W: Float32Array x [rows, in], W [out, in] → [rows, out].
+  multiply(x, data, ins) {
+    return this.product(x, { data, shape: [data.length / ins, ins] });
+  }
+
   // A row of a matrix, such as the vector of a piece: Float32Array [in].
   row(matrix, index) {
     const [, ins] = matrix.shape;
@@ -80,7 +85,20 @@ class WasmKernels {
     }
     kernel(inputs, rows, address, scaleAddress, outputs, paddedOuts, paddedIns, scratch);
     const y = memory.slice(outputs / 4, outputs / 4 + rows * paddedOuts);
-    return outs === paddedOuts ? y : y.filter((_, i) => i % paddedOuts < outs);
+    if (outs === paddedOuts) {
+      return y;
+    }
+    for (let row = 1; row < rows; row += 1) { // leave out the padding
+      y.copyWithin(row * outs, row * paddedOuts, row * paddedOuts + outs);
+    }
+    return y.slice(0, rows * outs);
+  }
+
+  multiply(x, data, ins) {
+    const { end } = this;
+    const y = this.product(x, this.load({ data, shape: [data.length / ins, ins] }));
+    this.end = end; // the matrix is no longer needed
+    return y;
   }
 
   row({ ins, paddedIns, scales, Type, address }, index) {

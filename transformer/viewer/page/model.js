@@ -90,7 +90,7 @@ class Transformer {
     const queries = this.project(x, `${scope}/q`);
     const present = keys || appendKeys(past, this.keysAndValues(x, scope));
     const heads = this.settings.num_heads;
-    const [context, attention] = scaledDotProductAttention(queries, present, visible, heads);
+    const [context, attention] = scaledDotProductAttention(queries, present, visible, heads, this.kernels);
     weights?.set(scope, attention);
     const outputs = this.dialect.output_projection ? this.dense(context, `${scope}/o`) : context;
     return [this.addAndNormalize(inputs, outputs, scope), present];
@@ -222,37 +222,50 @@ function relu(x) {
 
 // softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
 // [Tk, D] → [context [Tq, D], weights [H, Tq, Tk]]. Keys that are not visible get 0.
-function scaledDotProductAttention(queries, { keys, values }, visible, heads) {
+function scaledDotProductAttention(queries, { keys, values }, visible, heads, kernels) {
   const numQueries = visible.length;
   const width = queries.length / numQueries;
-  const numKeys = keys.length / width;
   const size = width / heads; // d_k
-  const weights = new Float32Array(heads * numQueries * numKeys);
+  const numKeys = keys.length / width;
   const context = new Float32Array(queries.length);
+  const weights = new Float32Array(heads * numQueries * numKeys);
   for (let head = 0; head < heads; head += 1) {
+    const [Q, K, V] = [queries, keys, values].map((x) => splitHead(x, width, head * size, size));
+    const logits = kernels.multiply(Q, K, size).map((logit) => logit / Math.sqrt(size)); // [Tq, Tk]
+    const headWeights = weights.subarray(head * logits.length, (head + 1) * logits.length);
+    visible.forEach((visibleKeys, q) => setSoftmax(logits, headWeights, q * numKeys, visibleKeys));
+    const headContext = kernels.multiply(headWeights, transpose(V, size), numKeys); // [Tq, d_k]
     for (let q = 0; q < numQueries; q += 1) {
-      const query = q * width + head * size; // where its numbers begin
-      const logits = new Float64Array(visible[q].length);
-      for (let j = 0; j < logits.length; j += 1) {
-        const key = visible[q][j] * width + head * size;
-        let sum = 0;
-        for (let i = 0; i < size; i += 1) {
-          sum += queries[query + i] * keys[key + i];
-        }
-        logits[j] = sum / Math.sqrt(size);
-      }
-      const normalizer = logSumExp(logits);
-      for (let j = 0; j < logits.length; j += 1) {
-        const weight = Math.exp(logits[j] - normalizer); // softmax
-        const value = visible[q][j] * width + head * size;
-        for (let i = 0; i < size; i += 1) {
-          context[query + i] += weight * values[value + i];
-        }
-        weights[(head * numQueries + q) * numKeys + visible[q][j]] = weight;
-      }
+      context.set(headContext.subarray(q * size, (q + 1) * size), q * width + head * size);
     }
   }
   return [context, weights];
+}
+
+// The columns of a head: [T, D] → [T, d_k].
+function splitHead(x, width, start, size) {
+  const y = new Float32Array((x.length / width) * size);
+  for (let row = 0; row < x.length / width; row += 1) {
+    y.set(x.subarray(row * width + start, row * width + start + size), row * size);
+  }
+  return y;
+}
+
+function transpose(x, width) {
+  const height = x.length / width;
+  const y = new Float32Array(x.length);
+  for (let i = 0; i < x.length; i += 1) {
+    y[(i % width) * height + Math.floor(i / width)] = x[i];
+  }
+  return y;
+}
+
+// The softmax of the logits at some indices of a row.
+function setSoftmax(logits, weights, start, indices) {
+  const normalizer = logSumExp(indices.map((i) => logits[start + i]));
+  for (const i of indices) {
+    weights[start + i] = Math.exp(logits[start + i] - normalizer);
+  }
 }
 
 function logSumExp(logits) {

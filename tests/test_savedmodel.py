@@ -21,6 +21,7 @@ from transformer.exports import card, savedmodel
 from transformer.logdir import history as run
 from transformer.logdir import manifests
 from transformer.logdir.names import checkpoint_step
+from transformer.runtime.errors import ExportDamaged
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -238,3 +239,21 @@ def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):
     text = card.model_card(hp, manifests.find_checkpoint(logdir), exported)
     assert "The log directory does not record the corpus" in text
     assert "# source → target" in text
+
+
+@pytest.mark.parametrize("change", ["zeros", "missing", "cut"])
+def test_a_damaged_savedmodel_is_one_line(trained, tmp_path, change):
+    out = tmp_path / "exported"
+    hp = hparams.load(trained)
+    checkpoint = manifests.find_checkpoint(trained)
+    savedmodel.write(hp, checkpoint, str(out), "float32")
+    [path] = (out / "1" / "variables").glob("variables.data-*")
+    content = path.read_bytes()
+    path.unlink()
+    if change == "zeros":
+        path.write_bytes(bytes(len(content)))
+    elif change == "cut":
+        path.write_bytes(content[:99])
+    with pytest.raises(ExportDamaged, match="export the model again") as stopped:
+        savedmodel.SavedTranslator(str(out), hp)
+    assert "\n" not in str(stopped.value)

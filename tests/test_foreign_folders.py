@@ -40,6 +40,7 @@ from transformer.text.data_folder import (
 )
 from transformer.text.lines import read_lines, read_stored_lines
 from transformer.text.vocabulary import FILE_NAMES, load_vocabularies
+from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only", "small_limit")
 
@@ -561,15 +562,23 @@ def write_settings(logdir, version=None, **changes):
 UPDATE = "version '99.0.1' of transformer-tf wrote hparams.json, .*: update the package"
 
 
-@pytest.mark.parametrize("changes", [{"rotary": True}, {"dialect": "later"}])
+@pytest.mark.parametrize(
+    "changes", [{"rotary": True}, {"dialect": "later"}, {"search": "later"}]
+)
 def test_settings_of_a_later_version_ask_for_an_update(logdir, changes):
     write_settings(logdir, **changes)
-    with pytest.raises(ValueError, match="rotary|dialect") as stopped:
-        hparams.load(logdir)
+    with pytest.raises(ValueError, match="rotary|dialect|search") as stopped:
+        Translator.for_settings(hparams.load(logdir), logdir)
     assert "update" not in str(stopped.value)
     write_settings(logdir, "99.0.1")
     with pytest.raises(ValueError, match=UPDATE):
         hparams.load(logdir)
+
+
+def test_positions_of_a_later_version_are_unknown(logdir):
+    write_settings(logdir, positions="rotary")
+    with pytest.raises(ValueError, match="unknown positions rotary"):
+        Translator.for_settings(hparams.load(logdir), logdir)
 
 
 def test_lines_of_a_later_version_are_not_to_be_removed(logdir):

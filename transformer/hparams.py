@@ -498,7 +498,9 @@ def read(logdir: str) -> Dict[str, Any]:
     try:
         values = check_types(values, path)
         if later:  # it may also allow other values
-            validate(HParams(**values))
+            hp = HParams(**values)
+            validate(hp)
+            refuse_unknown("search", hp.search, SEARCH_SETTINGS)
     except SettingsError as error:
         if not later:
             raise

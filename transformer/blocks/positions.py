@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.layers import expand_dims
 from transformer.dialects import Dialect
+from transformer.runtime.names import refuse_unknown
 
 LEARNED = "learned"  # a table of variables instead of a function
 QUARTER_TURN = 2**30  # in units of 1 / 2^32 of a turn
@@ -110,5 +111,9 @@ def choose_positions(name: str, dialect: Dialect) -> str:
       name: the setting `positions`: a key of POSITIONS, LEARNED, or "" for the encoding
         of the dialect.
       dialect: a Dialect.
+
+    Raises:
+      SettingsError: there is no such encoding.
     """
+    refuse_unknown("positions", name, [*POSITIONS, LEARNED, ""])
     return name or (LEARNED if dialect.learned_positions else dialect.positions)

@@ -18,6 +18,7 @@ import numpy as np
 from transformer.exports.ctranslate2 import read_variables
 from transformer.hparams import HParams
 from transformer.runtime.errors import EngineError
+from transformer.runtime.files import read_file
 from transformer.text.vocabulary import (
     Vocabularies,
     Vocabulary,
@@ -108,8 +109,7 @@ def _list_unsupported_of_vocabulary(vocabulary) -> List[str]:
 
     messages: Any = sentencepiece_model_pb2
     model = messages.ModelProto()
-    with open(vocabulary.path, "rb") as file:
-        model.ParseFromString(file.read())
+    model.ParseFromString(read_file(vocabulary.path))
     trainer = model.trainer_spec
     normalizer = model.normalizer_spec
     types = {piece.type for piece in model.pieces}

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import random
@@ -21,7 +20,11 @@ from transformer.exports import weights
 from transformer.logdir import checkpoints, manifests
 from transformer.model import variable_shapes
 from transformer.runtime.errors import EngineError
-from transformer.text.vocabulary import copy_vocabularies, load_vocabularies
+from transformer.text.vocabulary import (
+    copy_vocabularies,
+    load_vocabularies,
+    train_vocabulary,
+)
 from transformer.translator import Translator
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line, to_json
@@ -144,29 +147,21 @@ OPTIONS = [
 CHARACTERS = [chr(i) for i in range(0x30000) if not 0xD800 <= i < 0xE000]
 
 
-def train_sentencepiece(lines, **options):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        vocab_size=500,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=2,
-        **options,
-    )
-    return model.getvalue()
+def train_sentencepiece(folder, lines, **options):
+    """Train a model; return its path."""
+    text, model = str(folder / "text.de"), str(folder / "other.model")
+    corpora.write_lines(text, lines)
+    train_vocabulary([text], model, 500, **options)
+    return model
 
 
 @needs_node
 @pytest.mark.parametrize("options", OPTIONS, ids=json.dumps)
-def test_the_tokenizer_equals_the_library(options):
+def test_the_tokenizer_equals_the_library(options, tmp_path):
     draw = random.Random(1)
     sample = corpora.read_lines(os.path.join(corpora.ROOT, "data/sample/train.de"))
-    model = train_sentencepiece(sample[:500], **options)
-    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    path = train_sentencepiece(tmp_path, sample[:500], **options)
+    library = sentencepiece.SentencePieceProcessor(model_file=path)
     lines = ["", " ", "\u2581", " \u2581 a\u2581 \u2581", "Ein  Hund. ", "x" * 300]
     lines += sample[500:700]
     for _ in range(400):
@@ -187,7 +182,7 @@ def test_the_tokenizer_equals_the_library(options):
         " input.ids.map((ids) => v.decode(ids)),"
         " input.characters.map((line) => v.normalize(line))];",
         {
-            "model": encode_base64(model),
+            "model": encode_base64(page_files.read_bytes(path)),
             "lines": lines,
             "ids": ids,
             "characters": lines_of_characters,
@@ -230,10 +225,9 @@ def test_what_the_page_cannot_compute_is_refused_by_name(digits, tmp_path):
     names = "max_relative_position, the search sample, min_length$"
     with pytest.raises(EngineError, match=names):
         weights.export_weights(hp, manifests.list_candidates(logdir)[0])
-    with open(os.path.join(logdir, "spm.model"), "wb") as file:
-        file.write(
-            train_sentencepiece(["a b c"], model_type="char", hard_vocab_limit=False)
-        )
+    options = {"model_type": "char", "hard_vocab_limit": False}
+    other = train_sentencepiece(tmp_path, ["a b c"], **options)
+    shutil.copy(other, os.path.join(logdir, "spm.model"))
     with pytest.raises(EngineError, match="a SentencePiece model of type char$"):
         weights.refuse_unsupported(hparams.load(logdir), load_vocabularies(logdir))
 

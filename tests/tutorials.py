@@ -219,6 +219,7 @@ def scaled_dot_product_attention(Q, K, V, key_masks, causality=False, dropout_ra
         if causality:
             outputs = mask(outputs, type="future")
         outputs = tf.nn.softmax(outputs)
+        tf.summary.image("weights", tf.transpose(outputs, [0, 2, 1])[:1, :, :, None])
         outputs = tf.layers.dropout(outputs, rate=dropout_rate, training=training)
         return tf.matmul(outputs, V)
 

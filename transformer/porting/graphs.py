@@ -183,9 +183,14 @@ def _describe_form(result: Any) -> str:
 
 
 def _count_collections() -> Dict[str, int]:
-    """Count what collections hold, those of variables and losses left out."""
+    """Count what collections hold: not those of variables, losses and summaries."""
     keys = tf.GraphKeys
-    left_out = (keys.GLOBAL_VARIABLES, keys.TRAINABLE_VARIABLES, *LOSSES)
+    left_out = (
+        keys.GLOBAL_VARIABLES,
+        keys.TRAINABLE_VARIABLES,
+        keys.SUMMARIES,
+        *LOSSES,
+    )
     return {
         key: len(tf.get_collection(key))
         for key in sorted(map(str, tf.get_default_graph().get_all_collection_keys()))

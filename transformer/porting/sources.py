@@ -8,7 +8,7 @@ import re
 import sys
 import tokenize
 import types
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def _make_packages(folder: str, depth: int) -> str:
     name = "measured"
     if depth > 1:
         name = f"{_make_packages(os.path.dirname(folder), depth - 1)}.inner"
-    spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    spec: Any = importlib.machinery.ModuleSpec(name, None, is_package=True)
     init = os.path.join(folder, "__init__.py")
     if depth and os.path.isfile(init):
         spec = importlib.util.spec_from_file_location(name, init)

@@ -88,9 +88,12 @@ def check_pairs(name: str, mask, sizes: Sequence[Optional[int]]) -> None:
             f"{name}: expected [Tq, Tk], [N, Tq, Tk] or [N, H, Tq, Tk], got "
             f"{format_shape(mask)}; a padding mask [N, T] is given as mask"
         )
-    letters = {2: "[Tq, Tk]", 3: "[N, Tq, Tk]", 4: "[N, H, Tq, Tk]"}
-    sizes = {2: sizes[2:], 3: (sizes[0], *sizes[2:]), 4: sizes}
-    check_broadcast(name, mask, letters[rank], sizes[rank])
+    letters, expected = {
+        2: ("[Tq, Tk]", sizes[2:]),
+        3: ("[N, Tq, Tk]", (sizes[0], *sizes[2:])),
+        4: ("[N, H, Tq, Tk]", sizes),
+    }[rank]
+    check_broadcast(name, mask, letters, expected)
 
 
 @serializable
@@ -324,7 +327,7 @@ class Attention(keras.layers.Layer):
         if len(inputs) not in (1, 3):  # an additional input is a mask
             return
         masks = masks + [None] * 2
-        losses = set()
+        losses: set = set()
         for group in (slice(0, 1), slice(1, 3)):  # queries; keys and values
             if all(mask is None for mask in masks[group]):
                 losses.update(find_mask_loss(x) for x in inputs[group])

@@ -333,9 +333,11 @@ def _describe_error(error: str) -> str:
     if not match:
         return f"{error}."
     names, limit, actual, field = match.groups()
-    expected = TYPES.get(names) or " or ".join(map(TYPES.get, names.split(" | ")))
+    expected = TYPES.get(names) or " or ".join(
+        TYPES.get(name, name) for name in names.split(" | ")
+    )
     return f"Expected {field} to be {expected}{limit}" + (
-        f", got {TYPES[actual]}." if actual else "."
+        f", got {TYPES.get(actual, actual)}." if actual else "."
     )
 
 

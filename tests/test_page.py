@@ -712,3 +712,131 @@ def test_the_beam_tree_is_as_wide_as_the_page(page):
     )
     nodes = page.run("document.querySelectorAll('#tree .node').length")
     assert nodes == page.run(f"{DATA}.nodes.length")
+
+
+def write_text(browser, text, sentence=0):
+    """Put a text into the box as typing does; wait for one of its sentences."""
+    browser.run(f"byId('text').value = {json.dumps(text)}; handleInput()")
+    line = json.dumps(text.split("\n")[sentence])
+    browser.until(f"page.inspection?.text === {line} && !isStale() && {SILENT}")
+
+
+def test_a_text_is_translated_sentence_by_sentence_and_copied(page, models):
+    texts = [
+        n_best[0]["text"]
+        for n_best in models[0].translate(
+            [SentenceRequest("1 2 3"), SentenceRequest("4 5 X 6")]
+        )
+    ]
+    write_text(page, "1 2 3\n4 5 X 6")
+    assert page.run("byId('translation').textContent") == "\n".join(texts)
+    assert page.run("byId('sentence-number').textContent") == "Sentence 1 of 2"
+    assert page.run("byId('unknown').hidden && byId('several').hidden")
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '4 5 X 6' && {SILENT}")
+    assert page.run("byId('translation').textContent") == "\n".join(texts)
+    selected = page.run(
+        "getSelection().selectAllChildren(byId('translation'));"
+        "getSelection().toString()"
+    )
+    assert selected.split() == " ".join(texts).split()
+    page.run("navigator.clipboard.writeText = async (text) => { page.copied = text; }")
+    page.click("#copy")
+    page.until("byId('copy').textContent === 'Copied'")
+    assert page.run("page.copied") == "\n".join(texts)
+    page.run(read_axe() + "; 0")
+    assert page.run(VIOLATIONS) == []
+    page.run("getSelection().removeAllRanges()")
+    page.click("#translation .other")
+    page.until(f"page.inspection.text === '1 2 3' && {SILENT}")
+
+
+def test_a_word_that_is_not_in_the_vocabulary_is_named(page):
+    write_text(page, "1 2 X 4")
+    assert "“X”" in page.run("byId('unknown').textContent")
+    marked = "[...document.querySelectorAll('{} .unknown')].map((e) => e.textContent)"
+    for group in ("#chips", "#bars"):
+        assert page.run(marked.format(group)) == ["X"]
+    write_text(page, "1 2 4")
+    assert page.run("byId('unknown').hidden")
+
+
+def test_a_long_text_stays_in_the_box(page):
+    text = "\n".join(["1 2 3 4 5 6 7 8 9"] * 150)
+    write_text(page, text)
+    assert page.run("byId('text').value") == text
+    assert page.run("page.translation.sentences.length") == 150
+    assert page.run("byId('too-long').hidden")
+    page.run("byId('text').value = 'far too long '.repeat(2000); handleInput()")
+    assert page.run("byId('text').value.length") == 26000
+    note = page.run("byId('too-long').textContent")
+    assert re.match(r"Not translated: the last 6,0\d\d characters, from “", note)
+    page.run("byId('text').value = ''; handleInput()")
+
+
+def test_back_undoes_a_choice_and_a_sentence(page):
+    before = page.run(f"{DATA}.target.ids")
+    other = page.run(f"{DATA}.alternatives[1].find(a => a[0] !== {before[1]})[0]")
+    page.click(f"[data-alternative='1-{other}']")
+    page.until(f"{DATA}.target.ids[1] === {other} && {SILENT}")
+    page.run("history.back()")
+    page.until(f"{DATA}.target.ids.join() === '{','.join(map(str, before))}'")
+    page.until("page.isSettled")  # the sentence has stayed for a while
+    write_text(page, "5 4 3")
+    page.run("history.back()")
+    page.until(f"page.inspection.text === '1 2 3 4 5' && {SILENT}")
+    assert page.run("byId('text').value") == "1 2 3 4 5"
+
+
+def test_a_link_names_its_model_and_what_is_highlighted(page, models, server):
+    other = page.run(
+        f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
+    )
+    page.click(f"[data-alternative='1-{other}']")
+    page.until(f"{DATA}.target.ids[1] === {other} && {SILENT}")
+    page.run("byId('cut').click(); setHighlight({row: 1}); writeLink()")
+    link, ids = page.run("location.hash"), page.run(f"{DATA}.target.ids")
+    page.open(url(server) + link)
+    page.until(f"page.inspection && {SILENT}")
+    assert page.run("page.highlight") == {"row": 1}
+    assert page.run("[byId('cut').checked, byId('misfit').hidden]") == [False, True]
+    assert page.run(f"{DATA}.target.ids") == ids
+    # The same ids, in another vocabulary.
+    page.open(url(server) + re.sub("&c=[^&]*", "&c=another", link))
+    page.until(f"page.inspection && {SILENT}")
+    assert "does not fit" in page.run("byId('misfit').textContent")
+    assert page.run("view.prefix") == []
+    page.open(url(server) + re.sub("&m=[^&]*", "&m=lost", link))
+    page.until(f"page.inspection && {SILENT}")
+    assert "“lost”" in page.run("byId('misfit').textContent")
+    page.open(url(server) + "#t=1+2&m=1")  # as earlier versions wrote it
+    page.until(f"page.inspection && {SILENT}")
+    assert page.run("page.inspection.model") == 1
+
+
+def test_the_page_opens_with_sentences_to_try(browser, server, models):
+    browser.open(url(server))
+    browser.until("page.models.length > 0 && !byId('text').disabled")
+    assert browser.run("document.activeElement.id") == "text"
+    about = browser.run("byId('about').textContent")
+    assert about.startswith("de → en, trained on 2,000 sentence pairs")
+    assert "million parameters, BLEU" in about
+    examples = browser.run(
+        "[...document.querySelectorAll('#examples button')].map((b) => b.textContent)"
+    )
+    assert 1 <= len(examples) <= 6 and sorted(examples, key=len) == examples
+    browser.click("#examples button")
+    browser.until(f"page.inspection?.text === {json.dumps(examples[0])}")
+    browser.run(read_axe() + "; 0")
+    browser.run("byId('text').value = ''; handleInput()")
+    browser.until("byId('reading').hidden")
+    assert browser.run(VIOLATIONS) == []
+
+
+def test_a_page_with_a_model_translates_each_sentence(browser, models, tmp_path):
+    open_model_page(browser, tmp_path, models[0])
+    n_bests = models[0].translate([SentenceRequest("7 7 1"), SentenceRequest("2 3")])
+    write_text(browser, "7 7 1\n2 3")
+    texts = [n_best[0]["text"] for n_best in n_bests]
+    assert browser.run("byId('translation').textContent") == "\n".join(texts)
+    assert browser.errors() == []

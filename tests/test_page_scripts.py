@@ -57,3 +57,29 @@ def test_the_strips_of_a_beam_tree_have_no_holes():
             assert top <= row < top + 2 * beam
             if origin:  # the parent, or its copy, is in the column before
                 assert origin[1] == column - 1 and top <= origin[0] < top + 2 * beam
+
+
+def test_a_text_is_split_into_sentences():
+    text = "Der Hund schläft. „Ist sie müde?“ fragt er.\n\nAm 3. Mai kam Dr. Q. Nein!"
+    sentences = run_node("return splitSentences(input, 'de');", text, ["sentences.js"])
+    assert sentences == [
+        "Der Hund schläft.",
+        "„Ist sie müde?“ fragt er.",
+        "Am 3. Mai kam Dr. Q. Nein!",
+    ]
+    gaps = run_node(
+        "return findGaps(input.text, input.sentences);",
+        {"text": text, "sentences": sentences},
+        ["sentences.js"],
+    )
+    assert gaps == ["", " ", "\n\n"]
+
+
+def test_a_text_is_limited_at_a_space():
+    kept = run_node(
+        "return [limitText(input), limitText('kurz ')];",
+        "Wort 😀 " * 5000,
+        ["sentences.js"],
+    )
+    assert kept[1] == "kurz "
+    assert 19_990 <= len(kept[0]) <= 20_000 and kept[0].endswith(("Wort", "😀"))

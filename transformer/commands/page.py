@@ -9,16 +9,14 @@ needs no network. docs/seeing.md is a tour of it.
 """
 
 import argparse
-import contextlib
 import os
-from typing import List
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.exports.weights import INT8, TYPES
 from transformer.runtime import files
-from transformer.text.data_folder import load_text
+from transformer.text.data_folder import choose_dev_lines
 
 NUM_EXAMPLES = 6  # of the dev split
 
@@ -64,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         )
     [logdir] = args.logdir
     hp = hparams.load(logdir, cli.read_settings(args, hparams.FIELDS))
-    examples = args.examples or choose_examples(hp.data)
+    examples = args.examples or choose_dev_lines(hp.data, NUM_EXAMPLES)
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints
     from transformer.viewer.model_page import PAGE, PART, make_model_page
@@ -86,17 +84,3 @@ def run(args: argparse.Namespace) -> None:
             file.write(page[PAGE])
     size = sum(len(content.encode("utf-8")) for content in page.values())
     print_lines(f"{args.out}: {size / 1e6:.1f} MB, weights in {args.weights}")
-
-
-def choose_examples(data: str) -> List[str]:
-    """Choose sentences of the dev split, from short to long; [] if there are none.
-
-    Args:
-      data: the data folder.
-    """
-    sources: List[str] = []
-    with contextlib.suppress(ValueError, OSError):
-        sources, _ = load_text(data, "dev")
-    lines = sorted(filter(str.strip, dict.fromkeys(sources)), key=len)
-    step = max(1, len(lines) // NUM_EXAMPLES)
-    return lines[step // 2 :: step][:NUM_EXAMPLES]

@@ -225,7 +225,10 @@ class Service:
         )
 
     async def _get_models(self, request: Request) -> Response:
-        return Json({"models": [model.describe() for model in self.models]})
+        split = self._split is not False  # how the page asks for translations
+        return Json(
+            {"models": [{**model.describe(), "split": split} for model in self.models]}
+        )
 
     async def _get_metrics(self, request: Request) -> Response:
         text = prometheus_client.generate_latest(self._registry)

@@ -337,6 +337,21 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
     return list(read_stored_lines(source)), list(read_stored_lines(reference))
 
 
+def choose_dev_lines(data: str, count: int) -> List[str]:
+    """Choose sources of the dev split, from short to long; [] if there are none.
+
+    Args:
+      data: the data folder.
+      count: how many to choose, at most.
+    """
+    sources: List[str] = []
+    with contextlib.suppress(ValueError, OSError):
+        sources, _ = load_text(data, "dev")
+    lines = sorted(filter(str.strip, dict.fromkeys(sources)), key=len)
+    step = max(1, len(lines) // count)
+    return lines[step // 2 :: step][:count]
+
+
 def read_parallel(
     data: str, split: str, paths: Optional[Sequence[str]] = None
 ) -> ParallelText:

@@ -4,17 +4,16 @@ import base64
 import os
 from typing import Dict, Optional, Sequence
 
-import numpy as np
-
 from transformer.exports.weights import INT8, export_weights
 from transformer.hparams import HParams
-from transformer.logdir.history import read_dev_scores
-from transformer.logdir.names import checkpoint_step
-from transformer.model import variable_shapes
 from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.text.data_folder import read_languages
 from transformer.viewer import page_files
-from transformer.viewer.models import checkpoint_name, describe_model
+from transformer.viewer.models import (
+    checkpoint_name,
+    describe_checkpoint,
+    describe_model,
+)
 
 PAGE = "index.html"
 PART = "page.model.{}.js"
@@ -48,6 +47,7 @@ def make_model_page(
     languages = languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
     logdir = os.path.dirname(checkpoint)
     name = checkpoint_name(checkpoint)
+    about = describe_checkpoint(hp, checkpoint, languages)
     kernels = map(page_files.read_bytes, page_files.KERNELS)
     parts: Dict[str, str] = {}
     text = encode_base64(exported)
@@ -59,7 +59,7 @@ def make_model_page(
         {
             "models": [describe_model(hp, logdir, name, languages)],
             "examples": list(examples),
-            "about": describe(hp, checkpoint, weights, languages),
+            "about": ", ".join([*about, f"weights in {weights}"]),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
             "weights": "" if split else text,
@@ -67,23 +67,6 @@ def make_model_page(
         }
     )
     return {PAGE: html, **parts}
-
-
-def describe(
-    hp: HParams, checkpoint: str, weights: str, languages: Sequence[str]
-) -> str:
-    """Return facts about a model in one line: languages, size, BLEU on dev."""
-    size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
-    facts = [
-        " → ".join(languages),
-        f"{size / 1e6:.1f} million parameters",
-        f"weights in {weights}",
-    ]
-    step = checkpoint_step(checkpoint)
-    scores = read_dev_scores(os.path.dirname(checkpoint))
-    for row in [row for row in scores if row["step"] == step][-1:]:
-        facts.append(f"BLEU on dev {row['bleu']:.1f}")
-    return ", ".join(facts)
 
 
 def encode_base64(content: bytes) -> str:

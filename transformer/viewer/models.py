@@ -1,16 +1,24 @@
 """Open log directories for the service and its page, and answer their requests."""
 
+import contextlib
 import hashlib
 import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
+import numpy as np
+
 from transformer.exports.ctranslate2 import QUANTIZATIONS, TENSORFLOW
+from transformer.logdir.history import read_dev_scores
+from transformer.logdir.names import checkpoint_step
+from transformer.model import variable_shapes
 from transformer.text.corpus import NEUTRAL_LANGUAGES
-from transformer.text.data_folder import read_languages
+from transformer.text.data_folder import choose_dev_lines, read_languages, read_summary
 from transformer.translator import Translator
 from transformer.viewer.inspection import inspect_line, to_json
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
+
+NUM_EXAMPLES = 6  # of the dev split, which the page offers
 
 
 class Model:
@@ -58,6 +66,9 @@ class Model:
         self.translator.find_and_restore(which)
         self.logdir = logdir
         self.name = " + ".join(map(checkpoint_name, self.translator.checkpoints))
+        about = describe_checkpoint(hp, self.translator.checkpoints[0], self.languages)
+        self._about = ", ".join(about)
+        self._examples = choose_dev_lines(hp.data, NUM_EXAMPLES)
 
     def close(self) -> None:
         """Close the session."""
@@ -65,9 +76,13 @@ class Model:
 
     def describe(self) -> Dict[str, Any]:
         """Describe the model for the page."""
-        return describe_model(
-            self.translator.hp, self.logdir, self.name, self.languages
-        )
+        return {
+            **describe_model(
+                self.translator.hp, self.logdir, self.name, self.languages
+            ),
+            "about": self._about,
+            "examples": self._examples,
+        }
 
     def translate(
         self, requests: Sequence[SentenceRequest]
@@ -126,6 +141,28 @@ def checkpoint_name(checkpoint):
     """Return the name that the page shows: the log directory and the file."""
     logdir, name = os.path.split(os.path.abspath(checkpoint))
     return f"{os.path.basename(logdir)} · {name}"
+
+
+def describe_checkpoint(hp, checkpoint: str, languages: Sequence[str]) -> List[str]:
+    """Return facts about a model: languages, corpus, size, BLEU on dev.
+
+    Args:
+      hp: the settings.
+      checkpoint: its path, without file extensions.
+      languages: the source and target languages.
+    """
+    facts = [" → ".join(languages)]
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        pairs = read_summary(hp.data)["splits"]["train"]["pairs"]
+        corpus = os.path.basename(os.path.abspath(hp.data))
+        facts.append(f"trained on {pairs:,} sentence pairs ({corpus})")
+    size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
+    facts.append(f"{size / 1e6:.1f} million parameters")
+    step = checkpoint_step(checkpoint)
+    scores = read_dev_scores(os.path.dirname(checkpoint))
+    for row in [row for row in scores if row["step"] == step][-1:]:
+        facts.append(f"BLEU {row['bleu']:.1f} on dev")
+    return facts
 
 
 def describe_model(hp, logdir: str, name: str, languages: Sequence[str]) -> Dict:

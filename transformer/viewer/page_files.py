@@ -18,6 +18,7 @@ from transformer.viewer.sentence_request import SentenceRequest
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
+    "sentences.js",
     "inspection.js",
     "heat.js",
     "grid.js",

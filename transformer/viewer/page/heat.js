@@ -187,11 +187,12 @@ function makeChips(matrix, highlight, setHighlight) {
     const place = side === "row" ? i * matrix.columns + highlight.column : highlight.row * matrix.columns + i;
     return cellColour(matrix, matrix.values[place]);
   };
+  const isUnknown = (side, i) => KINDS[matrix.kind][`${side}s`] === "source" && matrix.isUnknown(i);
   const line = (side, name, labels) => makeElement("div", { class: "line" }, makeElement("span", {}, name),
     labels.map((label, i) => {
       const isPinned = highlight && highlight[side] === i;
       const chip = makeElement("button", {
-        type: "button", class: isPinned ? "pinned" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
+        type: "button", class: [isPinned && "pinned", isUnknown(side, i) && "unknown"].filter(Boolean).join(" ") || null, title: isUnknown(side, i) ? "not in the vocabulary" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
         onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => setHighlight({ [side]: i }),
       }, label);
       const colour = shade(side, i);

@@ -38,6 +38,12 @@ class Inspection {
     return byWords ? spans : pieces.map((_, i) => [i, i + 1]);
   }
 
+  // Whether a word or piece of the source is not in the vocabulary.
+  isUnknown(i, byWords) {
+    const [start, end] = this.spans("source", byWords)[i];
+    return this.data.source.pieces.slice(start, end).includes("⟨unk⟩");
+  }
+
   // A matrix { rows, columns, values, rowLabels, columnLabels }; head is a number, or
   // "mean" or "max" over the heads of the layer.
   matrix(kind, layer, head, byWords) {
@@ -54,6 +60,7 @@ class Inspection {
       rowLabels: this.labels(rows, byWords),
       columnLabels: this.labels(columns, byWords),
       kind,
+      isUnknown: (i) => this.isUnknown(i, byWords),
     };
     matrix.rows = matrix.rowLabels.length;
     matrix.columns = matrix.columnLabels.length;

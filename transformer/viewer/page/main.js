@@ -13,6 +13,8 @@ function chooseHead(choice) {
 function show() {
   const hasInspection = page.inspection !== null;
   markStale();
+  const title = "What a Transformer sees";
+  document.title = hasInspection ? `${clipText(page.inspection.text, 40)} – ${title}` : title;
   for (const id of ["reading", "attention", "without", "search"]) {
     byId(id).hidden = !hasInspection;
   }
@@ -28,6 +30,7 @@ function show() {
 }
 
 function showReading() {
+  showTranslation();
   replaceChildren(byId("words"), makeWords(page.inspection, view.byWords, choiceAttributes));
   replaceChildren(byId("nbest"), makeNBest(page.inspection, choiceAttributes));
   const note = byId("prefix");
@@ -38,6 +41,21 @@ function showReading() {
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
   }
+}
+
+// The translation of the whole text, and which of its sentences is inspected.
+function showTranslation() {
+  const { inspection, translation } = page;
+  const count = translation.sentences.length;
+  const words = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
+  byId("translation").lang = languageOf("target") ?? "";
+  byId("translation").replaceChildren(...makeTranslation(translation, view.sentence, textOf(inspection), chooseSentence));
+  byId("sentence-choice").hidden = count === 1;
+  byId("sentence-number").textContent = `Sentence ${view.sentence + 1} of ${count}`;
+  byId("previous-sentence").ariaDisabled = String(view.sentence === 0);
+  byId("next-sentence").ariaDisabled = String(view.sentence === count - 1);
+  byId("unknown").hidden = words.length === 0;
+  byId("unknown").textContent = `Not in the vocabulary, so the model cannot read it: ${words.map((word) => `“${word}”`).join(", ")}.`;
 }
 
 function showBars() {
@@ -148,12 +166,13 @@ function setHighlight(highlight) {
   page.highlight = highlight;
   drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
   shadeChips(byId("chips"));
+  writeLinkSoon();
   byId("cell").textContent = highlight ? describeCell(page.matrix, highlight) : "";
 }
 
 function showTree() {
   const pieceOf = (id) => page.inspection.data.nodePieces[id];
-  replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, { showCut: byId("cut").checked, room: byId("tree").clientWidth }, choiceAttributes));
+  replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, { showCut: view.showCut, room: byId("tree").clientWidth }, choiceAttributes));
   const model = page.models[page.inspection.model];
   byId("tree-note").textContent = `Search ${model.search}, ${model.beam} ${model.beam === 1 ? "hypothesis" : "hypotheses"} in the beam, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
 }
@@ -239,8 +258,21 @@ function showPrinted() {
   byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
 }
 
-// Without HTTPS, browsers do not let a page write to the clipboard.
+// Copy the translation. Without HTTPS, browsers let a page copy only what is selected.
+async function copyTranslation() {
+  const translation = byId("translation");
+  try {
+    await navigator.clipboard.writeText(translation.textContent);
+  } catch {
+    getSelection().selectAllChildren(translation);
+    document.execCommand("copy");
+  }
+  byId("copy").textContent = "Copied";
+  setTimeout(() => { byId("copy").textContent = "Copy"; }, 2000);
+}
+
 async function copyLink() {
+  writeLink();
   try {
     await navigator.clipboard.writeText(location.href);
     showStatus("The link has been copied.");
@@ -256,7 +288,10 @@ function addListeners() {
   byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); refresh(); });
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; refresh(); });
   byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.highlight = null; writeLink(); show(); });
-  byId("cut").addEventListener("change", showTree);
+  byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); });
+  byId("copy").addEventListener("click", copyTranslation);
+  byId("previous-sentence").addEventListener("click", () => chooseSentence(Math.max(view.sentence - 1, 0)));
+  byId("next-sentence").addEventListener("click", () => chooseSentence(Math.min(view.sentence + 1, page.translation.sentences.length - 1)));
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
@@ -265,7 +300,7 @@ function addListeners() {
   byId("heat").addEventListener("keydown", moveInHeat);
   document.addEventListener("keydown", handleKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
-  addEventListener("hashchange", () => { if (page.models.length) { readLink(); refresh(); } });
+  addEventListener("hashchange", () => { if (page.models.length) { page.isSettled = false; readLink(); refresh(); } });
   for (const name of ["beforeprint", "afterprint"]) {
     addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); showPrinted(); }); // on paper it is light
   }
@@ -281,9 +316,9 @@ function addListeners() {
 // Read the view from the link. A file has only its own sentences.
 function readLink() {
   hashToView(location.hash);
-  const { isFrozen, hasPadding, texts, examples } = page.source;
-  if (!location.hash && examples?.length) {
-    [view.text] = examples;
+  const { isFrozen, hasPadding, texts, example } = page.source;
+  if (!location.hash && example) {
+    view.text = example;
   }
   if (!hasPadding) {
     view.padding = 0;
@@ -296,12 +331,19 @@ function readLink() {
   showSettings();
 }
 
-// What a page with its own model says about it, and the sentences that it offers.
-function showModel({ started, about, examples }) {
+// What a page with its own model says of it.
+function showLoading({ started, about }) {
   byId("local").hidden = false;
   started.then(() => { byId("local").textContent = `The model runs in this page. Nothing you type leaves it. (${about})`; }, () => { byId("local").hidden = true; });
+}
+
+// What the model is, and sentences to try.
+function showModel() {
+  const { about, examples = [] } = page.models[view.model];
   const choose = (text) => { byId("text").value = text; handleInput(); };
-  byId("examples").hidden = examples.length === 0;
+  byId("about").hidden = !about;
+  byId("about").textContent = about ?? "";
+  byId("examples").hidden = examples.length === 0 || page.source.isFrozen;
   replaceChildren(byId("examples"), examples.map((text) => makeElement("button", { type: "button", dir: "auto", onclick: () => choose(text) }, text)));
 }
 
@@ -312,10 +354,12 @@ function showSettings() {
   byId("compare-with").hidden = page.models.length < 2;
   byId("pieces").checked = !view.byWords;
   byId("padding").value = view.padding;
+  byId("cut").checked = view.showCut;
   byId("text").value = view.text;
   for (const id of ["text", "sentence", "examples"]) {
     byId(id).lang = languageOf("source", view.model) ?? "";
   }
+  showModel();
   showRemark();
 }
 
@@ -328,13 +372,16 @@ async function start() {
     return;
   }
   byId("text").disabled = false; // text typed earlier would be replaced by the link's
-  const { isFrozen, hasPadding, examples, started } = page.source;
+  const { isFrozen, hasPadding, started } = page.source;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;
   byId("padding").parentElement.hidden = !hasPadding;
   readLink();
   if (started) {
-    showModel(page.source);
+    showLoading(page.source);
+  }
+  if (!location.hash && !matchMedia("(pointer: coarse)").matches) { // a phone would show its keyboard
+    byId("text").focus();
   }
   await refresh();
 }

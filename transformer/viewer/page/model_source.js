@@ -13,8 +13,8 @@ class ModelSource {
   constructor(data) {
     this.isFrozen = false;
     this.hasPadding = false;
-    this.descriptions = data.models;
-    this.examples = data.examples;
+    this.descriptions = data.models.map((model) => ({ ...model, split: true, examples: data.examples }));
+    [this.example] = data.examples; // the page begins with it
     this.about = data.about;
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
@@ -56,8 +56,15 @@ class ModelSource {
     return this.descriptions;
   }
 
-  async translate({ text }, signal) {
-    return this.ask("translate", { text }, signal);
+  // Translate a text: { text, sentences: [{ source, text }] }.
+  async translate({ text, language }, signal) {
+    const sentences = [];
+    for (const source of splitSentences(text, language)) {
+      const [best] = await this.ask("translate", { text: source }, signal);
+      sentences.push({ source: source.split(/\s+/).join(" "), text: best.text });
+    }
+    const gaps = findGaps(text, sentences.map(({ source }) => source));
+    return { text: sentences.map((sentence, i) => gaps[i] + sentence.text).join(""), sentences };
   }
 
   async inspect(request, signal) {

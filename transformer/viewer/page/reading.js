@@ -6,6 +6,23 @@ function shadeOf(probability) {
   return SHADE_LIMITS.filter((limit) => probability >= limit).length;
 }
 
+// The translation as running text, a span for each sentence. `displayed`: the text of the
+// current sentence.
+function makeTranslation({ sentences, gaps }, current, displayed, choose) {
+  return sentences.flatMap(({ text }, i) => {
+    const isCurrent = i === current;
+    const attributes = sentences.length === 1 ? {} : { class: isCurrent ? "chosen" : "other", onclick: () => getSelection().isCollapsed && choose(i) };
+    return [gaps[i], makeElement("span", attributes, isCurrent ? displayed : text)];
+  });
+}
+
+// The text of the translation that an inspection shows.
+function textOf(inspection) {
+  const { target, nBest } = inspection.data;
+  const displayed = target.ids.slice(0, -1).join();
+  return nBest.find(({ ids }) => ids.join() === displayed)?.text ?? target.words.slice(0, -1).join(" ");
+}
+
 // The words of a translation, each above its likeliest pieces. `choiceAttributes` maps a
 // choice to the attributes of its button.
 function makeWords(inspection, byWords, choiceAttributes) {
@@ -67,6 +84,6 @@ function makeBars(inspection) {
     zero.style.left = share(-smallest);
     const worst = without[i].indexOf(Math.min(...without[i]));
     return makeElement("div", { class: "bar", title: `It matters most for “${inspection.data.target.pieces[worst]}”` },
-      makeElement("span", { dir: "auto", lang: languageOf("source") }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
+      makeElement("span", { dir: "auto", lang: languageOf("source"), class: inspection.isUnknown(i, true) ? "unknown" : null }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
   });
 }

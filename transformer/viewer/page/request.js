@@ -2,6 +2,7 @@
 
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two attempts to reach the server
+const SETTLED = 2000; // milliseconds after which a sentence has its place in the history
 
 function showStatus(text, isBad = false) {
   byId("status").textContent = text;
@@ -9,8 +10,16 @@ function showStatus(text, isBad = false) {
 }
 
 function makeRequest(model) {
-  const { text, prefix, target, padding } = view;
-  return { model, text: text.split(/\s+/).join(" ").trim(), prefix, target, padding };
+  const { prefix, target, padding } = view;
+  return { model, text: currentSentence()?.source, prefix, target, padding };
+}
+
+// The sentence that the page inspects, { source, text }; undefined until the text is
+// translated.
+function currentSentence() {
+  const { translation } = page;
+  const isCurrent = translation?.input === limitText(view.text).trim() && translation.model === view.model;
+  return isCurrent ? translation.sentences[view.sentence] : undefined;
 }
 
 // Until the answer comes, the page shows results of another text or model.
@@ -25,13 +34,15 @@ function markStale() {
   byId("stale").textContent = isStale() ? `The results below are for “${page.inspection.text}”, by ${page.models[page.inspection.model].name}.` : "";
 }
 
-// Request a translation and its inspection; abort the previous request.
+// Request the translation of the text, and the inspection of one of its sentences; abort
+// the previous request.
 async function refresh() {
   clearTimeout(page.timer);
   page.request?.abort();
   const request = new AbortController();
   page.request = request;
-  writeLink();
+  writeLink(page.isSettled);
+  page.isSettled = false;
   markStale();
   if (!view.text.trim()) {
     page.inspection = null;
@@ -42,20 +53,50 @@ async function refresh() {
   showStatus("Translating …");
   try {
     await fetchModels(request.signal);
-    await showBestTranslation(request.signal);
+    await translateText(request.signal);
     const inspection = await page.source.inspect(makeRequest(view.model), request.signal);
-    const other = view.other < 0 ? null : await page.source.inspect({ ...makeRequest(view.other), prefix: [], target: null }, request.signal);
+    const other = view.other < 0 ? null : await page.source.inspect({ ...makeRequest(view.other), text: inspection.text, prefix: [], target: null }, request.signal);
     if (page.request === request) {
-      Object.assign(page, { inspection, other, highlight: null });
-      showStatus("");
-      show();
-      byId("heard").textContent = `Translation: ${textOf(inspection)}`;
-      await showWithout(inspection, request.signal);
+      await showInspections(inspection, other, request.signal);
     }
   } catch (error) {
     if (page.request === request) {
       await handleError(error);
     }
+  }
+}
+
+async function showInspections(inspection, other, signal) {
+  const pieces = piecesOfChoice(inspection);
+  if (view.pieces && view.pieces !== pieces) {
+    showMisfit("The choice in the link does not fit this model; this is its own translation.");
+    Object.assign(view, NO_CHOICE);
+    await refresh();
+    return;
+  }
+  view.pieces = pieces;
+  Object.assign(page, { inspection, other, highlight: null });
+  showStatus("");
+  show();
+  lightWords();
+  writeLink();
+  page.timer = setTimeout(() => { page.isSettled = true; }, SETTLED);
+  byId("heard").textContent = `Translation: ${textOf(inspection)}`;
+  await showWithout(inspection, signal);
+}
+
+// The pieces that a choice of the user keeps.
+function piecesOfChoice({ data }) {
+  const count = view.target ? data.target.pieces.length - 1 : view.prefix.length;
+  return data.target.pieces.slice(0, count).join("");
+}
+
+// Highlight the row and column of a link, if they exist.
+function lightWords() {
+  const { row, column } = page.lit ?? {};
+  page.lit = null;
+  if ((row ?? column) !== undefined && !(row >= page.matrix.rows) && !(column >= page.matrix.columns)) {
+    setHighlight({ ...(row !== undefined && { row }), ...(column !== undefined && { column }) });
   }
 }
 
@@ -67,16 +108,19 @@ async function showWithout(inspection, signal) {
   }
 }
 
-// Show the best translation at once: its inspection takes longer.
-async function showBestTranslation(signal) {
-  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
-    const [best] = await page.source.translate(makeRequest(view.model), signal);
-    showStatus(`${best.text} …`);
+// Translate the text, unless that has been done. Show the translation at once: its
+// inspection takes longer.
+async function translateText(signal) {
+  if (!currentSentence()) {
+    const { model } = view;
+    const input = limitText(view.text).trim();
+    const { text, sentences } = await page.source.translate({ model, text: input, language: languageOf("source", model) }, signal);
+    page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text)) };
+    view.sentence = Math.min(view.sentence, sentences.length - 1);
   }
-}
-
-function textOf(inspection) {
-  return inspection.data.target.words.slice(0, -1).join(" ");
+  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
+    showStatus(`${currentSentence().text} …`);
+  }
 }
 
 // If a choice fails, return to the best translation; if the sentence is rejected, show nothing.
@@ -122,17 +166,19 @@ async function fetchModels(signal) {
   }
 }
 
-// A model trained on single sentences may translate only the first of several.
+// A model that does not split texts may translate only the first of several sentences.
 function showRemark() {
-  byId("several").hidden = !/(\n|[.!?…]["”’»)]*\s)\s*\S/.test(view.text.trim());
+  byId("several").hidden = page.models[view.model].split || !/(\n|[.!?…]["”’»)]*\s)\s*\S/.test(view.text.trim());
+  const rest = view.text.slice(limitText(view.text).length).trim();
+  byId("too-long").hidden = rest === "";
+  byId("too-long").textContent = `Not translated: the last ${[...rest].length.toLocaleString("en")} characters, from “${clipText(rest, 30)}” on. A text has at most ${MAX_CHARACTERS.toLocaleString("en")}.`;
 }
 
 function handleInput() {
-  view.text = truncateText(byId("text").value);
+  view.text = byId("text").value;
+  view.sentence = 0;
   showRemark();
-  if (byId("text").value !== view.text) {
-    byId("text").value = view.text;
-  }
+  showMisfit("");
   Object.assign(view, NO_CHOICE);
   markStale();
   clearTimeout(page.timer);
@@ -149,8 +195,16 @@ function choiceAttributes(choice) {
 // Stale results belong to another text: they cannot be chosen.
 function choose(choice) {
   if (!isStale()) {
-    Object.assign(view, choice);
+    Object.assign(view, NO_CHOICE, choice);
+    showMisfit("");
+    page.isSettled = true;
     refresh();
+  }
+}
+
+function chooseSentence(sentence) {
+  if (!isStale() && sentence !== view.sentence) {
+    choose({ sentence });
   }
 }
 

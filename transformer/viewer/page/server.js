@@ -14,8 +14,12 @@ class ServerSource {
     return (await this.fetchJson("models", null, signal)).models;
   }
 
+  // Translate a text: { text, sentences: [{ source, text }] }.
   async translate({ model, text }, signal) {
-    return (await this.fetchJson("translate", { model, text, split: false }, signal)).translations;
+    const split = page.models[model].split;
+    const [answer] = (await this.fetchJson("translate", { model, text, split, scores: true }, signal)).translations;
+    const sentences = answer.sentences ?? [{ source: text, text: answer.text }];
+    return { text: answer.text, sentences: sentences.map((sentence) => ({ ...sentence, source: sentence.source.split(/\s+/).join(" ").trim() })) };
   }
 
   async inspect(request, signal) {
@@ -60,6 +64,15 @@ class FileSource {
 
   async models() {
     return this.data.models;
+  }
+
+  async translate({ model, text }) {
+    const entry = this.find({ model, text, prefix: [], target: null });
+    if (!entry) {
+      throw new Error(NOT_IN_FILE);
+    }
+    const [best] = entry.inspection.nBest;
+    return { text: best.text, sentences: [{ source: text, text: best.text }] };
   }
 
   async inspect(request) {

@@ -232,6 +232,8 @@ def test_it_exports(installed, trained):
     flags = "--format ctranslate2 --logdir logs --out exported".split()
     installed.command("export", *flags)
     assert os.path.exists(os.path.join(installed.work, "exported", "model.bin"))
+    installed.command("page", "--logdir", "logs", "--out", "page.html")
+    assert os.path.getsize(os.path.join(installed.work, "page.html")) > 100000
 
 
 @pytest.mark.skipif(not HAS_BFLOAT16, reason="several workers need TensorFlow 2")

@@ -27,6 +27,11 @@ SERVE = [
     "starlette>=0.37; " + TF2,
     "uvicorn>=0.30; " + TF2,
 ]
+CONVERT = [
+    "ai-edge-litert>=2.1; " + TF2,
+    "onnxruntime>=1.20; " + TF2,
+    "tf2onnx>=1.16; " + TF2,
+]
 TEXT = "tensorflow-text>=2.16,<2.22; " + TF2  # of the version of TensorFlow
 
 
@@ -123,6 +128,8 @@ setup(
         "serve": SERVE,
         # scripts/download.py alone; it brings requests, packaging, platformdirs, tqdm.
         "download": ["pooch[progress]>=1.8"],
+        # docs/elsewhere.md
+        "convert": CONVERT,
         # What tools/bench/benchmark.py measures beside this project; it makes an
         # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
         # (The build of torch for CPUs alone is smaller: install that first.)
@@ -158,8 +165,12 @@ setup(
             "quart-libretranslate==0.0.2; " + TF2,
             "ruff; " + TF2,
             "safetensors>=0.4; " + TF2,
-            # Other machines may have no wheel of it: the test that needs it is skipped.
-            TEXT + ' and sys_platform == "linux" and platform_machine == "x86_64"',
+            # Other machines may have no wheels of them: the tests are skipped.
+            *[
+                package
+                + ' and sys_platform == "linux" and platform_machine == "x86_64"'
+                for package in [TEXT, *CONVERT]
+            ],
             "wasmtime==50.0.1; " + TF2,  # others may assemble other bytes
             *SERVE,
         ],

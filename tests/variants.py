@@ -167,7 +167,7 @@ REPORTED = {
     "default w": "the default of num_units: (96, 24), ours (2048, 512)",
     "arguments m": "ours takes scope, reuse in another place: pass by name",
     "sparse gr": "that of embedding/lookup_table is sparse, ours dense",
-    "another coll": "; losses 1.0e+00 apart",
+    "another coll": "losses 1.0e+00 apart",
     "frozen": "not trained, ours",
     "half the dropout": " at 0.25; ours ",
     "no dropout": "dropout: none; ours multihead_attention/",

@@ -334,6 +334,28 @@ def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines, name):
             assert_close(result, expected)
 
 
+@needs_node
+def test_no_sentence_is_searched_twice_and_an_empty_one_not_at_all(trained, lines):
+    data = {
+        "weights": encode_base64(export(trained)),
+        "kernels": read_kernels(),
+        "lines": [*lines[:2], "\u200e"],
+    }
+    body = """let searches = 0;
+        engine.model.startSearch = function (memory) {
+            searches += 1;
+            return Transformer.prototype.startSearch.call(this, memory);
+        };
+        const texts = input.lines.map((text) => engine.translate({ text })[0].text);
+        engine.inspect({ text: input.lines[0], prefix: [], target: null });
+        return [texts, searches];"""
+    texts, searches = run_node(MAKE_ENGINE + body, data)
+    with open_translator(trained) as translator:
+        expected = [best.text for best, *_ in translator.translate(data["lines"])]
+    assert texts == expected and texts[2] == ""
+    assert searches == 2
+
+
 def assert_close(actual, expected, path=""):
     """Compare JSON; numbers may differ by 1e-4."""
     if isinstance(expected, dict):

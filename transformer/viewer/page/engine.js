@@ -2,6 +2,7 @@
 // viewer/models.py and viewer/inspection.py.
 
 const MAX_PIECES = 256; // of a sentence: attention grows with the square of this
+const MAX_SEARCHES = 50; // whose results are kept, so that no sentence is searched twice
 const NUM_ALTERNATIVES = 5;
 const WEIGHT_STEPS = 65535; // a weight is stored as an integer from 0 to this
 // Characters that change only how text is displayed; see DISPLAY_MARKS of text/lines.py.
@@ -17,12 +18,15 @@ class Engine {
     this.target = names.target === names.source ? this.source : new Vocabulary(tensors.get(names.target).data);
     [names.source, names.target].forEach((name) => tensors.delete(name));
     this.model = new Transformer(settings, tensors, kernels);
-    this.latest = { key: null, result: null }; // the latest search
+    this.searches = new Map(); // the latest ones
   }
 
-  // The n best translations of a text: [{ text, score }].
-  translate({ text }) {
-    return this.search(this.encode(text), []).nBest.map(({ text: translation, score }) => ({ text: translation, score }));
+  // The n best translations of a sentence: [{ text, score }]. One without pieces has an
+  // empty translation.
+  translate({ text: sentence }) {
+    const source = this.encode(sentence);
+    const { nBest } = source.length ? this.search(source, []) : { nBest: [{ text: "", score: 0 }] };
+    return nBest.map(({ text, score }) => ({ text, score }));
   }
 
   // The ids of a sentence, checked.
@@ -31,9 +35,6 @@ class Engine {
     const most = Math.min(MAX_PIECES, this.settings.max_source_length);
     if (ids.length > most) {
       throw new Error(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${most} are translated.`);
-    }
-    if (ids.length === 0) {
-      throw new Error("Refused: expected a sentence, got a line without pieces.");
     }
     return ids;
   }
@@ -45,11 +46,11 @@ class Engine {
     }
   }
 
-  // Search for the translations of ids, or take those of the latest search:
+  // Search for the translations of ids, unless that has been done lately:
   // { nBest: [{ ids, text, score }], nodes }.
   search(source, prefix) {
     const key = JSON.stringify([source, prefix]);
-    if (this.latest.key !== key) {
+    if (!this.searches.has(key)) {
       const { settings } = this;
       const limit = Math.max(source.length + 1 + settings.max_extra_length, prefix.length + 1);
       const options = { beamSize: settings.num_hypotheses, penalty: (length) => this.penalty(length), prefix };
@@ -57,9 +58,12 @@ class Engine {
       const nBest = hypotheses.map(({ ids, score }) => ({
         ids: this.target.stripSpecial(ids), score, text: this.target.decode(ids).split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/).join(" "),
       }));
-      this.latest = { key, result: { nBest, nodes } };
+      this.searches.set(key, { nBest, nodes });
+      if (this.searches.size > MAX_SEARCHES) {
+        this.searches.delete(this.searches.keys().next().value); // the oldest
+      }
     }
-    return this.latest.result;
+    return this.searches.get(key);
   }
 
   penalty(length) {
@@ -91,6 +95,9 @@ class Engine {
   // `without`, which takes longer: see `leaveOutWords`.
   inspect({ text, prefix, target }) {
     const source = this.encode(text);
+    if (source.length === 0) {
+      throw new Error("Refused: expected a sentence, got a line without pieces.");
+    }
     this.checkIds(prefix);
     const { nBest, nodes } = this.search(source, prefix);
     const ids = target || nBest[0].ids;

@@ -59,6 +59,9 @@ class Echo:
             {"text": request.text, "target": request.target} for request in requests
         ]
 
+    def leave_out_words(self, requests):
+        return [[[-1.0] * len(request.target)] for request in requests]
+
     def has_chosen_head(self):
         return True
 

@@ -21,7 +21,8 @@ from transformer.text.vocabulary import (
 )
 from transformer.translator import Translator
 from transformer.viewer import roles
-from transformer.viewer.inspection import STEPS, inspect_line, to_json
+from transformer.viewer.inspection import STEPS, inspect_line, leave_out_each, to_json
+from transformer.viewer.searches import RecentTranslator
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path_ids, search_tree
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -304,3 +305,46 @@ def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     )
     assert data["inspections"][0]["inspection"]["nBest"][0]["text"] == printed[0]
     assert len(page) - len(json.dumps(data)) < 1_000_000
+
+
+def test_what_was_translated_is_not_searched_again(translator, trained, lines):
+    with RecentTranslator.for_settings(
+        hparams.load(trained), trained, 4, keep_history=True
+    ) as recent:
+        recent.find_and_restore()
+        n_bests = recent.translate(lines)  # as a batch
+
+        def refuse(*_):
+            raise AssertionError("the search was repeated")
+
+        search, recent.search = recent.search, refuse
+        actual = inspect_line(recent, lines[0], leave_out=False)
+        assert actual.n_best == n_bests[0] and actual.without is None
+        eos = recent.vocabularies.target.eos
+        for source in recent.encode(lines):
+            nodes, alone = (
+                search_tree(opened.search_line(source), 0, eos)
+                for opened in (recent, translator)
+            )
+            assert [node[:3] + node[5:] for node in nodes] == [
+                node[:3] + node[5:] for node in alone
+            ]
+            np.testing.assert_allclose(
+                [node.score for node in nodes],
+                [node.score for node in alone],
+                atol=1e-4,
+            )
+        recent.search = search
+        prefix = n_bests[0][-1].text.split()[0]
+        inspection = inspect_line(recent, lines[0], prefix, leave_out=False)
+        assert inspection.target.words[0] == prefix
+        recent.find_and_restore()
+        recent.search = refuse
+        with pytest.raises(AssertionError, match="repeated"):
+            inspect_line(recent, lines[0])
+
+
+def test_words_are_left_out_alone_as_with_the_rest(translator, inspection, lines):
+    target = inspection.target.ids[:-1]
+    without = leave_out_each(translator, lines[0], target)
+    np.testing.assert_allclose(without, inspection.without, atol=1e-5)

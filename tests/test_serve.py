@@ -630,3 +630,53 @@ def test_sigterm_ends_the_command_with_status_0(trained):
     assert line.startswith("http://127.0.0.1:")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_short_requests_are_computed_before_long_ones(server, model, monkeypatch):
+    order, gate = [], threading.Event()
+
+    def inspect(requests):
+        order.append(requests[0].text)
+        assert gate.wait(60)
+        return [{}]
+
+    monkeypatch.setattr(model, "inspect", inspect)
+    texts = ["first", "long " * 60, "short", "middle " * 9]
+    threads = []
+    for i, text in enumerate(texts):
+        threads.append(
+            threading.Thread(target=ask, args=(server, "/see", {"text": text}))
+        )
+        threads[-1].start()
+        is_there = lambda i=i: len(server.jobs) + len(order) == i + 1  # noqa: E731
+        corpora.wait_until(is_there)
+    gate.set()
+    for thread in threads:
+        thread.join(60)
+    assert [text.split()[0] for text in order] == ["first", "short", "middle", "long"]
+
+
+def test_a_long_request_is_not_overtaken_forever(server, model, monkeypatch):
+    monkeypatch.setattr(jobs, "SECONDS_AHEAD", {True: 0.0, False: 0.0})
+    model.gate.clear()
+    first, _ = start_clients(server, ["first"])
+    model.begun.acquire()
+    monkeypatch.setattr(jobs, "MAX_BATCH_SIZE", 2)
+    bulk = threading.Thread(
+        target=ask, args=(server, "/translate", {"text": ["a", "b", "c"]})
+    )
+    bulk.start()
+    corpora.wait_until(lambda: len(server.jobs) == 3)
+    late, _ = start_clients(server, ["late"])
+    corpora.wait_until(lambda: len(server.jobs) == 4)
+    model.gate.set()
+    for thread in (*first, bulk, *late):
+        thread.join(60)
+    assert model.batches == [["first"], ["a", "b"], ["c", "late"]]
+
+
+def test_words_are_left_out_on_request(server):
+    fields = {"text": "x", "target": [5, 6]}
+    status, answer, _ = ask(server, "/leave_out", fields)
+    assert status == 200 and answer == {"result": [[-1.0, -1.0]]}
+    check_error(ask(server, "/leave_out", {"text": "x"}))

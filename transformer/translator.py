@@ -415,6 +415,18 @@ class Translator(BaseTranslator):
             self._check_finite(hypotheses.scores)
             yield indices, hypotheses
 
+    def search_line(
+        self, source: Sequence[int], prefix: Sequence[int] = ()
+    ) -> Hypotheses:
+        """Return the Hypotheses of one line.
+
+        Args:
+          source: the ids of the line, without EOS; at least one.
+          prefix: the ids of its prefix.
+        """
+        [(_, hypotheses)] = self.search([source], [prefix])
+        return hypotheses
+
     def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield batches of the indices of lines with pieces, the longest first."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]

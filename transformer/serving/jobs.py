@@ -3,6 +3,8 @@
 One thread computes translations: sentences that wait for the same model are translated
 as one batch. The other thread computes what the page shows, one request at a time. That
 may take seconds, and translations do not wait for it.
+
+In each thread, short requests are computed before long ones that came a little earlier.
 """
 
 import collections
@@ -18,6 +20,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 MAX_WAITING = 1000
 MAX_WAITING_FOR_PAGE = 32  # each may take seconds
 MAX_BATCH_SIZE = 64
+# How much later a job may come, for each unit that it costs less, and still be first.
+SECONDS_AHEAD = {True: 0.05, False: 0.02}  # per sentence; per character
 RECENT_BATCHES = 8  # whose time tells how long the next ones take
 
 
@@ -47,11 +51,15 @@ class Job:
       argument: the argument for `work`.
       batched: whether the job is computed in a batch, with others that have the same
         `work`. Otherwise, it is computed alone, by the other thread.
+      cost: the cost of its request: the sentences of a text to translate, or the
+        characters of a sentence on the page.
     """
 
     work: Callable[[List[Any]], Sequence[Any]]
     argument: Any
     batched: bool = False
+    cost: int = 1
+    due: float = 0.0  # the job that is due first is computed first; set by `submit`
     future: concurrent.futures.Future = dataclasses.field(
         default_factory=concurrent.futures.Future
     )
@@ -103,7 +111,9 @@ class Jobs:
                     f"The server is busy: at most {limit:,} sentences may wait",
                     max(1, self._estimate_seconds(batched, excess)),
                 )
+            now = time.monotonic()
             for job in jobs:
+                job.due = now + job.cost * SECONDS_AHEAD[batched]
                 self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))
             self._changed.notify_all()
@@ -174,6 +184,7 @@ class Jobs:
                 if self._is_stopping:
                     return None
                 self._changed.wait()
+            jobs.sort(key=lambda job: job.due)
             size = MAX_BATCH_SIZE if batched else 1
             batch = [job for job in jobs if job.work == jobs[0].work][:size]
             self._waiting = [job for job in self._waiting if job not in batch]

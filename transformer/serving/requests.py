@@ -76,6 +76,15 @@ class See(msgspec.Struct, forbid_unknown_fields=True):
     prefix: Ids = []
     target: Optional[Ids] = None
     padding: Annotated[int, msgspec.Meta(ge=0, le=MAX_PADDING)] = 0
+    leave_out: bool = True
+
+
+class LeaveOut(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request to leave out each word of a sentence."""
+
+    text: str
+    target: Ids
+    model: Index = 0
 
 
 class Texts(msgspec.Struct, forbid_unknown_fields=True):
@@ -218,10 +227,26 @@ def parse_see(fields: Dict[str, Any], models: Sequence) -> Tuple[int, SentenceRe
       RequestError: the request is invalid or too long.
     """
     see = _convert(fields, See)
-    model = _choose_model(see.model, models)
-    text = _join_lines(see.text)
-    _check_pieces(text, model)
-    return see.model, SentenceRequest(text, see.prefix, see.target, see.padding)
+    text = _check_sentence(see.text, _choose_model(see.model, models))
+    return see.model, SentenceRequest(
+        text, see.prefix, see.target, see.padding, leave_out=see.leave_out
+    )
+
+
+def parse_leave_out(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, SentenceRequest]:
+    """Parse a request to leave out each word of a sentence, as `parse_see` does."""
+    leave_out = _convert(fields, LeaveOut)
+    text = _check_sentence(leave_out.text, _choose_model(leave_out.model, models))
+    return leave_out.model, SentenceRequest(text, target=leave_out.target)
+
+
+def _check_sentence(text, model):
+    """Return a text as one line, if it is not too long."""
+    line = _join_lines(text)
+    _check_pieces(line, model)
+    return line
 
 
 def parse_translate(

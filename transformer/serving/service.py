@@ -60,6 +60,7 @@ CLIENT_DISCONNECTED = 499  # the status in the log
 UNCHOSEN_HEAD = (
     "The alignments are often wrong: no attention head was chosen to align words."
 )
+LEAVE_OUT_COST = 5  # of leaving out words, in units of the other numbers of the page
 JSON_POLICY = "default-src 'none'"
 MIN_BYTES_TO_COMPRESS = 1024
 # Of 9: the fastest, because other clients wait meanwhile. For 1.8 MB of numbers, 28 ms
@@ -122,6 +123,7 @@ class Service:
             Route("/health", self._get_health),
             Route("/healthz", self._get_health),
             Route("/languages", self._get_languages),
+            Route("/leave_out", self._leave_out, methods=["POST"]),
             Route("/metrics", self._get_metrics),
             Route("/models", self._get_models),
             Route("/openapi.json", self._get_openapi),
@@ -279,11 +281,20 @@ class Service:
         return Json([_format_detected(language) for language in languages])
 
     async def _see(self, request: Request) -> Response:
+        index, sentence = await self._parse(requests.parse_see, request)
+        return await self._inspect(request, self.models[index].inspect, sentence)
+
+    async def _leave_out(self, request: Request) -> Response:
+        index, sentence = await self._parse(requests.parse_leave_out, request)
+        leave_out = self.models[index].leave_out_words
+        return await self._inspect(request, leave_out, sentence, LEAVE_OUT_COST)
+
+    async def _parse(self, parse: Callable, request: Request) -> Any:
         fields = await _read_fields(request, [requests.JSON])
-        index, sentence = await run_in_threadpool(
-            requests.parse_see, fields, self.models
-        )
-        job = Job(self.models[index].inspect, sentence)
+        return await run_in_threadpool(parse, fields, self.models)
+
+    async def _inspect(self, request, work, sentence, factor=1) -> Response:
+        job = Job(work, sentence, cost=factor * len(sentence.text))
         [result] = await self._run_jobs(request, [job])
         return Json({"result": result})
 
@@ -302,6 +313,7 @@ class Service:
                 model.translate,
                 SentenceRequest(sentence, alignments=parsed.alignments),
                 batched=True,
+                cost=sum(map(len, parsed.texts)),
             )
             for text in parsed.texts
             for sentence, _ in text

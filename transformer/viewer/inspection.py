@@ -50,7 +50,8 @@ class LineInspection(NamedTuple):
     alternatives: List[List[Tuple[int, str, float]]]  # id, piece, probability
     nodes: List[Node]  # every hypothesis of every step of the search
     node_pieces: Dict[int, str]  # for the ids in `nodes`
-    without: np.ndarray  # float [source words, T]: see `leave_out_words`
+    # float [source words, T]: see `leave_out_words`. None: not computed.
+    without: Optional[np.ndarray]
 
 
 def inspect_line(
@@ -59,6 +60,7 @@ def inspect_line(
     prefix: Union[str, Sequence[int]] = "",
     target: Optional[Sequence[int]] = None,
     padding: int = 0,
+    leave_out: bool = True,
 ) -> LineInspection:
     """Translate a line and inspect the translation.
 
@@ -70,16 +72,15 @@ def inspect_line(
         one.
       padding: the number of padding pieces after the source, as in a batch with longer
         lines.
+      leave_out: whether to compute `without`, which may take longer than the rest.
 
     Raises:
       ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
     """
     vocabularies = translator.vocabularies
-    [source] = translator.encode([line])
-    if not source:
-        raise ValueError("expected a sentence, got a line without pieces")
-    prefixes = translator.encode_prefixes([prefix], [line])
-    [(_, hypotheses)] = translator.search([source], prefixes)
+    source = _encode(translator, line)
+    [prefix_ids] = translator.encode_prefixes([prefix], [line])
+    hypotheses = translator.search_line(source, prefix_ids)
     n_best = [
         (ids, score)
         for ids, score in zip(hypotheses.ids[0], hypotheses.scores[0])
@@ -125,8 +126,38 @@ def inspect_line(
         ),
         without=leave_out_words(
             translator, source, target, source_tokens.spans, target_log_probs
-        ),
+        )
+        if leave_out
+        else None,
     )
+
+
+def leave_out_each(translator, line: str, target: Sequence[int]) -> np.ndarray:
+    """Measure what each source word of a line contributes to a translation.
+
+    Args:
+      translator: a Translator.
+      line: the source.
+      target: the ids of the translation, without the end.
+
+    Returns:
+      `without` of a LineInspection.
+
+    Raises:
+      ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
+    """
+    source = _encode(translator, line)
+    [target] = translator.encode_prefixes([list(target)], [line], "target")
+    vocabulary = translator.vocabularies.source
+    spans = split_into_words(vocabulary, [*source, vocabulary.eos]).spans
+    return leave_out_words(translator, source, target, spans)
+
+
+def _encode(translator, line):
+    [source] = translator.encode([line])
+    if not source:
+        raise ValueError("expected a sentence, got a line without pieces")
+    return source
 
 
 def _run_model(translator, source, target, padding):
@@ -200,7 +231,7 @@ def _search_nodes(translator, hypotheses, best, target, target_log_probs):
     return nodes
 
 
-def leave_out_words(translator, source, target, spans, target_log_probs):
+def leave_out_words(translator, source, target, spans, target_log_probs=None):
     """Measure what each source word contributes, by leaving out one at a time.
 
     Each piece of the word is replaced by UNK, so that the other pieces keep their
@@ -211,7 +242,7 @@ def leave_out_words(translator, source, target, spans, target_log_probs):
       source, target: the ids, without the end.
       spans: the spans of the source words; those beyond the pieces are left out.
       target_log_probs: float [T], the log-probabilities of the target with the whole
-        source.
+        source; None: compute them too.
 
     Returns:
       float [source words, T]: the change in the log-probability of each target piece.
@@ -223,6 +254,8 @@ def leave_out_words(translator, source, target, spans, target_log_probs):
         for begin, end in spans
         if end <= len(source)
     ]
+    if target_log_probs is None:
+        sources.insert(0, source)
     longest = max(len(source), len(target), FULL_LENGTH)
     batch_size = max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
     log_probs = []
@@ -235,6 +268,8 @@ def leave_out_words(translator, source, target, spans, target_log_probs):
                 lambda inspection: inspection.target_log_probs,
             )
         )
+    if target_log_probs is None:
+        target_log_probs = log_probs.pop(0)
     return np.stack(log_probs) - target_log_probs
 
 
@@ -243,13 +278,13 @@ def leave_out_words(translator, source, target, spans, target_log_probs):
 
 def to_json(inspection: LineInspection) -> Dict[str, Any]:
     """Return an inspection as a dict of JSON types."""
-    return {
+    fields = {
         "source": inspection.source._asdict(),
         "targetIn": inspection.target_in._asdict(),
         "target": inspection.target._asdict(),
         "realSource": int(inspection.allowed["encoder"][0].sum()),
         "nBest": [
-            {"text": best.text, "score": _round(best.score), "ids": ids}
+            {"text": best.text, "score": round_floats(best.score), "ids": ids}
             for best, ids in zip(inspection.n_best, inspection.best_ids)
         ],
         "attention": {
@@ -260,19 +295,21 @@ def to_json(inspection: LineInspection) -> Dict[str, Any]:
             kind: [[_role_to_json(role) for role in layer] for layer in layers]
             for kind, layers in inspection.roles.items()
         },
-        "logProbs": _round(inspection.log_probs),
-        "alternatives": _round(inspection.alternatives),
-        "nodes": _round(inspection.nodes),
+        "logProbs": round_floats(inspection.log_probs),
+        "alternatives": round_floats(inspection.alternatives),
+        "nodes": round_floats(inspection.nodes),
         "nodePieces": inspection.node_pieces,
-        "without": _round(inspection.without),
     }
+    if inspection.without is not None:
+        fields["without"] = round_floats(inspection.without)
+    return fields
 
 
 def _role_to_json(role):
     return {
-        "entropy": _round(role.entropy),
-        "most": _round(role.max_entropy),
-        "share": _round(role.share),
+        "entropy": round_floats(role.entropy),
+        "most": round_floats(role.max_entropy),
+        "share": round_floats(role.share),
         "text": role.text,
     }
 
@@ -284,12 +321,12 @@ def _encode_weights(weights):
     return {"shape": list(weights.shape), "data": data}
 
 
-def _round(value):
+def round_floats(value):
     """Round floats to six digits, and turn sequences into lists."""
     if isinstance(value, dict):
-        return {name: _round(item) for name, item in value.items()}
+        return {name: round_floats(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_round(item) for item in value]
+        return [round_floats(item) for item in value]
     if isinstance(value, (float, np.floating)):
         return float(f"{value:.6g}")
     return value

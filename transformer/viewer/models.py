@@ -14,8 +14,13 @@ from transformer.logdir.names import checkpoint_step
 from transformer.model import variable_shapes
 from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.text.data_folder import choose_dev_lines, read_languages, read_summary
-from transformer.translator import Translator
-from transformer.viewer.inspection import inspect_line, to_json
+from transformer.viewer.inspection import (
+    inspect_line,
+    leave_out_each,
+    round_floats,
+    to_json,
+)
+from transformer.viewer.searches import RecentTranslator
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
 
 NUM_EXAMPLES = 6  # of the dev split, which the page offers
@@ -53,7 +58,7 @@ class Model:
             languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
         )
         # The page inspects the model in TensorFlow, also if another engine translates.
-        self.translator = Translator.for_settings(
+        self.translator = RecentTranslator.for_settings(
             hp,
             logdir,
             self.n_best,
@@ -123,8 +128,22 @@ class Model:
                     request.prefix,
                     request.target,
                     request.padding,
+                    request.leave_out,
                 )
             )
+            for request in requests
+        ]
+
+    def leave_out_words(
+        self, requests: Sequence[SentenceRequest]
+    ) -> List[List[List[float]]]:
+        """Measure what each source word contributes to the `target` of each request.
+
+        Returns:
+          For each sentence, `without` of a LineInspection.
+        """
+        return [
+            round_floats(leave_out_each(self.translator, request.text, request.target))
             for request in requests
         ]
 

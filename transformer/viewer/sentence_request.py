@@ -8,7 +8,7 @@ MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 class SentenceRequest(NamedTuple):
     """A request to translate one sentence, or to inspect its translation.
 
-    Only the page uses `prefix`, `target` and `padding`.
+    Only the page uses `prefix`, `target`, `padding` and `leave_out`.
     """
 
     text: str
@@ -16,3 +16,4 @@ class SentenceRequest(NamedTuple):
     target: Optional[List[int]] = None  # the ids to inspect; None: the best translation
     padding: int = 0  # pieces of padding after the sentence
     alignments: bool = False
+    leave_out: bool = True  # whether an inspection leaves out each word

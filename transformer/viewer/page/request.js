@@ -52,8 +52,11 @@ async function refresh() {
   }
   showStatus("Translating …");
   try {
-    await fetchModels(request.signal);
-    await translateText(request.signal);
+    const [isAnotherServer] = await Promise.all([fetchModels(request.signal), translateText(request.signal)]);
+    if (isAnotherServer) {
+      page.translation = null;
+      await translateText(request.signal);
+    }
     const inspection = await page.source.inspect(makeRequest(view.model), request.signal);
     const other = view.other < 0 ? null : await page.source.inspect({ ...makeRequest(view.other), text: inspection.text, prefix: [], target: null }, request.signal);
     if (page.request === request) {
@@ -85,6 +88,18 @@ async function showInspections(inspection, other, signal) {
   await showWithout(inspection, signal);
 }
 
+function becomeVisible(element) {
+  return new Promise((resolve) => {
+    const observer = new IntersectionObserver((entries) => {
+      if (entries.some(({ isIntersecting }) => isIntersecting)) {
+        observer.disconnect();
+        resolve();
+      }
+    }, { rootMargin: "200px" });
+    observer.observe(element);
+  });
+}
+
 // The pieces that a choice of the user keeps.
 function piecesOfChoice({ data }) {
   const count = view.target ? data.target.pieces.length - 1 : view.prefix.length;
@@ -100,9 +115,12 @@ function lightWords() {
   }
 }
 
-// Some sources compute the effect of leaving out words only after the rest.
+// The effect of leaving out words takes longer than the rest, so it is computed when its
+// section comes into view; a file has it.
 async function showWithout(inspection, signal) {
   if (!inspection.data.without) {
+    await becomeVisible(byId("without"));
+    signal.throwIfAborted();
     inspection.data.without = await page.source.leaveOutWords(inspection, signal);
     showBars();
   }
@@ -151,19 +169,21 @@ async function recover() {
 }
 
 // Fetch the models of the source, which may have been restarted with other models. A number
-// distinguishes models of the same name.
+// distinguishes models of the same name. Return whether the models are others.
 async function fetchModels(signal) {
   const before = page.models.map(({ name }) => name).join();
   const models = await page.source.models(signal);
   const isAmbiguous = (name) => models.filter((model) => model.name === name).length > 1;
   page.models = models.map((model, i) => (isAmbiguous(model.name) ? { ...model, name: `${model.name} (${i + 1})` } : model));
-  if (page.models.map(({ name }) => name).join() !== before) {
+  const isDifferent = page.models.map(({ name }) => name).join() !== before;
+  if (isDifferent) {
     Object.assign(page, { inspection: null, other: null });
     view.model = Math.min(view.model, page.models.length - 1);
     view.other = page.models.length > 1 && view.other < page.models.length ? view.other : -1;
     showSettings();
     show();
   }
+  return isDifferent;
 }
 
 // A model that does not split texts may translate only the first of several sentences.

@@ -23,7 +23,13 @@ class ServerSource {
   }
 
   async inspect(request, signal) {
-    return new Inspection((await this.fetchJson("see", request, signal)).result, request);
+    return new Inspection((await this.fetchJson("see", { ...request, leave_out: false }, signal)).result, request);
+  }
+
+  // What each source word contributes: it takes longer than the rest of an inspection.
+  async leaveOutWords({ text, model, data }, signal) {
+    const target = data.target.ids.slice(0, -1);
+    return (await this.fetchJson("leave_out", { text, model, target }, signal)).result;
   }
 
   has() {

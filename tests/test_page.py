@@ -359,7 +359,9 @@ def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):
     # A call that is no longer wanted ends without an answer.
     browser.run("document.querySelectorAll('#examples button')[0].click(); refresh()")
     browser.run("document.querySelectorAll('#examples button')[1].click()")
-    browser.until(f"page.inspection.text === '5 4 3 2' && {DATA}.without")
+    browser.until("page.inspection.text === '5 4 3 2'")
+    browser.run("byId('without').scrollIntoView()")
+    browser.until(f"{DATA}.without")
     browser.until("page.source.waiting.size === 0")
     browser.run("byId('text').value = '1 '.repeat(600); handleInput()")
     browser.until("byId('status').classList.contains('bad')")
@@ -660,7 +662,7 @@ def test_a_focused_word_says_where_it_looks(page):
 def test_the_words_of_both_sides_have_their_language(page):
     languages = "[...document.querySelectorAll('%s')].map((element) => element.lang)"
     page.run("byId('without').scrollIntoView()")
-    page.until("document.querySelector('#bars .bar')")
+    page.until("document.querySelector('#bars .bar') !== null")
     for selector, language in (
         ("#text", "de"),
         ("#words .text", "en"),
@@ -763,7 +765,7 @@ def test_a_word_that_is_not_in_the_vocabulary_is_named(page):
     assert "“X”" in page.run("byId('unknown').textContent")
     marked = "[...document.querySelectorAll('{} .unknown')].map((e) => e.textContent)"
     page.run("byId('without').scrollIntoView()")
-    page.until("document.querySelector('#bars .bar')")
+    page.until("document.querySelector('#bars .bar') !== null")
     for group in ("#chips", "#bars"):
         assert page.run(marked.format(group)) == ["X"]
     write_text(page, "1 2 4")

@@ -85,7 +85,7 @@ async function showInspections(inspection, other, signal) {
   writeLink();
   page.timer = setTimeout(() => { page.isSettled = true; }, SETTLED);
   byId("heard").textContent = `Translation: ${textOf(inspection)}`;
-  await showWithout(inspection, signal);
+  showWithout(inspection, signal).catch((error) => page.inspection === inspection && handleError(error));
 }
 
 function becomeVisible(element) {

@@ -84,7 +84,6 @@ def test_true_stands_for_a_mask_without_padding(start, dialect):
 
 INVERTED = {
     "equal": lambda ids, lengths: tf.equal(ids, 0),
-    "fairseq's padding": lambda ids, lengths: tf.equal(ids, 1),
     "not_equal, negated": lambda ids, lengths: tf.logical_not(tf.not_equal(ids, 0)),
     "1 - numbers": lambda ids, lengths: 1 - tf.cast(tf.not_equal(ids, 0), tf.float32),
     "sign": lambda ids, lengths: 1 - tf.sign(ids),
@@ -98,6 +97,10 @@ INVERTED = {
     "sequence_mask": lambda ids, lengths: tf.logical_not(
         tf.sequence_mask(lengths, tf.shape(ids)[1])
     ),
+    "sequence_mask of the longest": lambda ids, lengths: tf.logical_not(
+        tf.sequence_mask(lengths)
+    ),
+    "bytes": lambda ids, lengths: tf.equal(tf.placeholder(tf.uint8, [None, 3]), 0),
     "range": lambda ids, lengths: tf.range(3)[None] >= lengths[:, None],
     "constant lengths": lambda ids, lengths: tf.logical_not(
         tf.sequence_mask(tf.constant([2, 1]), 3)
@@ -143,27 +146,85 @@ def test_a_mask_of_tokens_is_not_named(name):
 
 def test_masks_whose_meaning_is_unknown_are_used():
     ids, lengths = inputs_of_masks()
+    distances = np.arange(3)[None] - np.arange(3)[:, None]
+    x = tf.constant(X)
+    single = x[:, :1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for mask in (
             tf.constant(~REAL),
             tf.placeholder(tf.bool, [None, None]),
             tf.equal(tf.placeholder(tf.float32, [None, None]), 0),
+            tf.equal(ids, 1),  # as BERT's input_mask, 1 = token
             tf.equal(ids, 7),  # one kind of token
             tf.random_uniform([2, 3]) < 0.5,
             tf.range(3)[None] < lengths[:, None] - 1,
             -1e4 * tf.cast(tf.equal(ids, 0), tf.float32),  # named when the graph runs
         ):
             attend(mask)
+        for mask in (
+            tf.constant(distances) <= 0,
+            tf.abs(tf.constant(distances)) <= 1,
+            tf.equal(tf.constant(abs(distances)), 0),
+        ):
+            attend(True, True, mask)
+        for mask in (tf.ones_like(ids), tf.not_equal(ids, 2), tf.range(1) >= lengths):
+            mask = tf.broadcast_to(tf.cast(mask, tf.bool), [2, 1])
+            modules.multihead_attention(
+                x, single, num_heads=2, key_masks=mask, reuse=tf.AUTO_REUSE
+            )
+
+
+def test_an_inverted_mask_of_queries_and_keys_is_named():
+    ids, _ = inputs_of_masks()
+    padding = tf.equal(ids, 0)
+    for mask in (
+        padding[:, None, :, None] | padding[:, None, None, :],
+        tf.logical_not(padding)[:, None, :, None] & padding[:, None, None, :],
+    ):
+        with pytest.warns(UserWarning, match="mask: .* True only for padding"):
+            attend(True, True, mask)
+
+
+def test_an_inverted_bias_is_named():
+    ids, lengths = inputs_of_masks()
+    message = "bias: expected low numbers for padding, got them for all tokens"
+
+    def add_bias(bias):
+        modules.multihead_attention(
+            tf.constant(X), tf.constant(X), num_heads=2, reuse=tf.AUTO_REUSE, bias=bias
+        )
+
+    is_token = tf.cast(tf.not_equal(ids, 0), tf.float32)[:, None, None]
+    longest = tf.cast(tf.sequence_mask(lengths, 3), tf.float32)[:, None, None]
+    for bias in (-1e9 * is_token, -1e4 * longest, tf.log(1 - is_token)):
+        with pytest.warns(UserWarning, match=message):
+            add_bias(bias)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for bias in (-1e9 * (1 - is_token), tf.log(longest)):
+            add_bias(bias)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bias: .* for all tokens"):
+        bias = computed(-1e9 * REAL[:, None, None].astype(np.float32))
+        run_block("multihead_attention: bias", bias, ZEROS)
+
+
+def test_a_large_mask_is_not_computed():
+    ids = tf.placeholder(tf.int32, [64, 2048])
+    is_token = tf.not_equal(ids, 0)
+    assert mask_probes.find_meaning(is_token) == "tokens"
+    pairs = is_token[:, None, :, None] & is_token[:, None, None, :]
+    assert mask_probes.find_meaning(pairs) is None
 
 
 @pytest.mark.parametrize("place", ["key_masks", "mask"])
 def test_a_mask_of_queries_that_is_repeated_for_all_keys_is_named(place):
     ids, lengths = inputs_of_masks()
     for is_token in (tf.not_equal(ids, 0), tf.sequence_mask(lengths, 3)):
-        mask = tf.tile(is_token[:, None, :, None], [1, 1, 1, 3])
-        with pytest.warns(UserWarning, match=f"{place}: .* belongs in query_masks"):
-            attend(**{"key_masks": True, place: mask})
+        repeated = tf.tile(is_token[:, None, :, None], [1, 1, 1, 3])
+        for mask in (repeated, tf.logical_not(repeated)):
+            with pytest.warns(UserWarning, match=f"{place}: .* in query_masks"):
+                attend(**{"key_masks": True, place: mask})
 
 
 def test_a_probe_opens_no_session(monkeypatch):

@@ -295,7 +295,8 @@ def multihead_attention(
 
     Warns:
       UserWarning: a mask that is computed from ids or lengths allows padding alone, or
-        forbids queries instead of keys; a bias is a mask, of zeros and ones.
+        forbids queries instead of keys; a bias lowers tokens instead of padding, or
+        has the zeros and ones of a mask.
     """
     refuse_eager("multihead_attention")
     dialect = resolve(dialect)

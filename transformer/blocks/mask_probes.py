@@ -11,112 +11,124 @@ No session is opened, because the first session of a process fixes the number of
 of all later ones. TensorFlow evaluates constants when it infers shapes: that is enough.
 """
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+import weakref
+from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 BATCH, LENGTH = 4, 6  # N and T, where the graph does not fix them
-PADDING_IDS = (0, 1)  # 0 in most vocabularies, 1 in those of fairseq
+LOWEST_BIAS = -1e3  # a bias below it forbids
 MAX_OPERATIONS = 200  # between the ids and a mask
+MAX_ELEMENTS = 2**22  # of a mask; more would take seconds
 # Operations whose outputs do not follow from their inputs.
 BARRIERS = ("Enter", "Exit", "Merge", "NextIteration", "PlaceholderWithDefault")
+# The meanings that were found in each graph, by the names of the masks.
+FOUND: MutableMapping[tf.Graph, Dict[Any, Optional[str]]] = weakref.WeakKeyDictionary()
 
 
-def find_meaning(mask) -> Optional[str]:
-    """Find out what a mask allows.
+def find_meaning(mask, is_bias: bool = False) -> Optional[str]:
+    """Find out what a mask, or a bias, allows.
 
     Args:
       mask: a tensor, bool or numbers: [N, T], or [N, H, Tq, T].
+      is_bias: whether it is added to logits: low numbers forbid.
 
     Returns:
       "tokens" or "padding", if it allows these keys and no others; "queries", if it
-      allows all keys to queries that are tokens, and none to others; None: unknown.
+      allows all keys to queries that are tokens, or that are padding, and none to
+      others; "zeros and ones", if these are the values of a bias; None: unknown.
     """
+    if not hasattr(mask, "op"):  # an eager tensor
+        return None
+    meanings = FOUND.setdefault(mask.graph, {})
+    if (mask.name, is_bias) not in meanings:
+        meanings[mask.name, is_bias] = _find_meaning(mask, is_bias)
+    return meanings[mask.name, is_bias]
 
-    def allows(keys_are_tokens: bool):
-        def compare(values, is_token):
-            allowed = tf.cast(values, tf.float32) > 0
-            if allowed.shape.ndims == 4:
-                allowed = tf.reduce_any(allowed, [1, 2])
-            return tf.equal(allowed, is_token == keys_are_tokens)
 
-        return compare
-
-    def allows_queries(values, is_token):
-        allowed = tf.cast(values, tf.float32) > 0
-        if allowed.shape.ndims != 4 or allowed.shape.as_list()[2] != is_token.shape[1]:
-            return False
-        return tf.equal(allowed, is_token[:, None, :, None])
-
-    questions = {
-        "tokens": allows(True),
-        "padding": allows(False),
-        "queries": allows_queries,
-    }
-    answers = _probe(mask, list(questions.values()))
-    for meaning, is_true in zip(questions, zip(*answers)):
-        if any(is_true):
-            return meaning
+def _find_meaning(mask, is_bias: bool) -> Optional[str]:
+    """Compute a mask from ids and lengths, and look at its values."""
+    try:
+        operations, sources = _find_sources(mask)
+        is_token = _choose_tokens(mask, sources)
+        with tf.Graph().as_default():
+            constants = {x.name: _make_constant(x, is_token) for x in sources}
+            [values] = tf.import_graph_def(
+                operations, constants, return_elements=[mask.name], name=""
+            )
+            values = tf.cast(values, tf.float32)
+            allowed = values > (LOWEST_BIAS if is_bias else 0)
+            if is_bias and _is_zeros_and_ones(values):
+                return "zeros and ones"
+            if _allows(allowed, is_token):
+                return "tokens"
+            if _allows(allowed, ~is_token):
+                return "padding"
+            if _allows_queries(allowed, is_token):
+                return "queries"
+    except (tf.errors.OpError, ValueError):  # it is not computed from such ids
+        pass
     return None
 
 
-def is_zeros_and_ones(bias) -> bool:
-    """Return whether a bias has the values of a mask: both 0 and 1, and no others.
+def _choose_tokens(mask, sources) -> np.ndarray:
+    """Choose sentences: bool [N, T], True for tokens, which stand before the padding.
+
+    Raises:
+      ValueError: the mask is too small for different sentences, or too large.
+    """
+    shapes = [_find_shape(source) for source in sources]
+    batch = next((x[0] for x in shapes if x and x[0]), BATCH)
+    length = next((x[1] for x in shapes if len(x) > 1 and x[1]), LENGTH)
+    sizes = mask.shape.as_list()
+    length = (sizes or [1])[-1] or length
+    elements = np.prod([size or length for size in sizes[1:]]) * batch
+    if length < 3 or elements > MAX_ELEMENTS:
+        raise ValueError(f"expected a length of 3 or more, got {length}")
+    # The first sentence is whole, unless it is the only one.
+    lengths = length - (np.arange(batch) if batch > 1 else 1) % length
+    return np.arange(length) < np.reshape(lengths, [-1, 1])
+
+
+def _is_zeros_and_ones(values) -> bool:
+    """Return whether a tensor has both zeros and ones, and no other values."""
+    is_zero, is_one = tf.equal(values, 0), tf.equal(values, 1)
+    has_both = tf.reduce_any(is_zero) & tf.reduce_any(is_one)
+    return _evaluate(has_both & tf.reduce_all(is_zero | is_one))
+
+
+def _allows(allowed, keys) -> bool:
+    """Return whether queries that are tokens, or all queries, see some keys only.
 
     Args:
-      bias: a tensor of numbers of any shape.
+      allowed: bool [N, T] or [N, H, Tq, T].
+      keys: bool array [N, T].
     """
+    if allowed.shape.ndims == 2:
+        return _evaluate(tf.reduce_all(tf.equal(allowed, keys)))
+    if allowed.shape.ndims != 4:
+        return False
+    allowed = tf.reduce_any(allowed, 1)  # [N, Tq, T], any head
+    seen_by_any = tf.reduce_any(allowed, 1)
+    if _evaluate(tf.reduce_all(tf.equal(seen_by_any, keys))):
+        return True
+    if allowed.shape.as_list()[1] != keys.shape[1]:
+        return False
+    is_first = np.arange(keys.shape[1]) == 0  # the first query is a token
+    seen_by_token = tf.reduce_any(allowed & is_first[:, None], 1)
+    return _evaluate(tf.reduce_all(tf.equal(seen_by_token, keys)))
 
-    def has_both(values, _):
-        return tf.reduce_any(tf.equal(values, 0)) & tf.reduce_any(tf.equal(values, 1))
 
-    def has_no_other(values, _):
-        return tf.equal(values, 0) | tf.equal(values, 1)
-
-    answers = _probe(bias, [has_both, has_no_other])
-    return any(both for both, _ in answers) and all(no_other for _, no_other in answers)
-
-
-def _probe(mask, questions: Sequence[Callable]) -> List[List[bool]]:
-    """Compute a mask from ids, for each of the padding ids, and look at its values.
-
-    Args:
-      mask: a tensor that is computed from ids, lengths or shapes.
-      questions: functions of the values of the mask, a tensor in a graph of their own,
-        and of `is_token`, bool array [N, T]. They return bool tensors of any shape.
-
-    Returns:
-      For each padding id, whether each of the questions has True as all its answers; []
-      if unknown.
-    """
-    if not hasattr(mask, "op"):  # an eager tensor
-        return []
-    try:
-        operations, sources = _find_sources(mask)
-        shapes = [_find_shape(source) for source in sources]
-        batch = next((x[0] for x in shapes if x and x[0]), BATCH)
-        length = next((x[1] for x in shapes if len(x) > 1 and x[1]), LENGTH)
-        length = mask.shape.as_list()[-1] or length
-        lengths = length - 1 - np.arange(batch) % max(length - 1, 1)  # below `length`
-        is_token = np.arange(length) < lengths[:, None]
-        answers = []
-        for padding_id in PADDING_IDS:
-            ids = np.where(is_token, 5 + np.arange(length) % 3, padding_id)
-            with tf.Graph().as_default():
-                constants = {x.name: _make_constant(x, ids, lengths) for x in sources}
-                [values] = tf.import_graph_def(
-                    operations, constants, return_elements=[mask.name], name=""
-                )
-                answers.append(
-                    [
-                        _evaluate(tf.reduce_all(question(values, is_token)))
-                        for question in questions
-                    ]
-                )
-    except (tf.errors.OpError, ValueError):  # it is not computed from such ids
-        return []
-    return answers
+def _allows_queries(allowed, is_token) -> bool:
+    """Return whether a mask [N, H, T, T] depends on whether its queries are tokens."""
+    if allowed.shape.ndims != 4 or allowed.shape.as_list()[2] != is_token.shape[1]:
+        return False
+    queries = is_token[:, None, :, None]
+    is_either = tf.reduce_all(tf.equal(allowed, queries)) | tf.reduce_all(
+        tf.equal(allowed, ~queries)
+    )
+    return _evaluate(is_either)
 
 
 def _evaluate(constant) -> bool:
@@ -151,19 +163,15 @@ def _find_sources(mask) -> Tuple[tf.GraphDef, List[Any]]:
         if len(copied) > MAX_OPERATIONS:
             raise ValueError(f"expected a mask, got {len(copied)} operations")
     if all(x.op.type in ("Shape", "Size") for x in sources.values()):
-        batch, length = mask.shape.as_list()[0], mask.shape.as_list()[-1]
-        for shape in ([batch, length], [batch]):
-            constants = [
-                x
-                for operation in copied.values()
-                for x in operation.outputs
-                if operation.type == "Const"
-                and x.dtype in (tf.int32, tf.int64)
-                and x.shape.as_list() == shape
-            ]
-            if constants:
-                sources.update((x.name, x) for x in constants)
-                break
+        constants = [
+            x
+            for operation in copied.values()
+            for x in operation.outputs
+            if operation.type == "Const" and x.dtype.is_integer
+        ]
+        ids = [x for x in constants if _looks_like_ids(x, mask)]
+        lengths = [x for x in constants if _looks_like_lengths(x, mask)]
+        sources.update((x.name, x) for x in ids or lengths)
     graph_def = tf.GraphDef(
         versions=mask.graph.graph_def_versions,
         node=[
@@ -173,6 +181,26 @@ def _find_sources(mask) -> Tuple[tf.GraphDef, List[Any]]:
         ],
     )
     return graph_def, list(sources.values())
+
+
+def _looks_like_ids(constant, mask) -> bool:
+    """Return whether a constant may be ids [N, T] that end in padding, zeros."""
+    sizes = mask.shape.as_list() or [None]
+    if constant.shape.as_list() != [sizes[0], sizes[-1]]:
+        return False
+    ids = tf.get_static_value(constant)
+    is_token = ids != 0
+    ends_in_padding = (is_token[:, 1:] <= is_token[:, :-1]).all()
+    return bool((ids >= 0).all() and ends_in_padding and not is_token.all())
+
+
+def _looks_like_lengths(constant, mask) -> bool:
+    """Return whether a constant may be the lengths [N] of sentences."""
+    sizes = mask.shape.as_list() or [None]
+    if constant.shape.as_list() != sizes[:1] or not sizes[-1]:
+        return False
+    lengths = tf.get_static_value(constant)
+    return bool((lengths > 0).all() and (lengths <= sizes[-1]).all())
 
 
 def _copy_node(node_def):
@@ -212,25 +240,28 @@ def _find_shape(source) -> List[Optional[int]]:
     return source.shape.as_list()
 
 
-def _make_constant(source, ids, lengths):
+def _make_constant(source, is_token):
     """Make the constant that takes the place of a source.
 
     Args:
       source: a tensor that `_find_sources` returned.
-      ids: int array [N, T].
-      lengths: int array [N], how many of the ids are no padding.
+      is_token: bool array [N, T].
 
     Raises:
       ValueError: the source is neither ids nor lengths nor a shape.
     """
+    batch, length = is_token.shape
     shape = _find_shape(source)
-    sizes = [size or default for size, default in zip(shape, ids.shape)] + shape[2:]
+    sizes = [size or default for size, default in zip(shape, (batch, length))]
+    sizes += shape[2:]
     if source.op.type == "Shape":
         value = sizes
     elif source.op.type == "Size":
         value = np.prod(sizes)
-    elif source.dtype.base_dtype in (tf.int32, tf.int64) and len(shape) <= 2:
-        value = (ids.shape[1], lengths, ids)[len(shape)]
-    else:
+    elif not source.dtype.base_dtype.is_integer or len(shape) > 2:
         raise ValueError(f"{source.name} is neither ids nor lengths nor a shape")
+    elif len(shape) == 2:
+        value = is_token * (5 + np.arange(length) % 3)  # ids
+    else:
+        value = is_token.sum(axis=1) if shape else length
     return tf.constant(value, source.dtype.base_dtype)

@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_broadcast, format_shape
 from transformer.blocks.layers import expand_dims
-from transformer.blocks.mask_probes import find_meaning, is_zeros_and_ones
+from transformer.blocks.mask_probes import LOWEST_BIAS, find_meaning
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
@@ -217,20 +217,13 @@ def normalize_masks(
         query_masks = nonzero_rows(queries, dialect.padded_row)
     if mask is not None:
         name = f"{block}: mask"
-        mask = _normalize(name, mask, check_pairs)
+        mask = _normalize(name, mask, check_pairs, is_of_positions=True)
         # A mask of sentences knows their padding; one for the whole batch does not.
         if mask is not None and mask.shape.ndims == 4 and mask.shape.as_list()[0] != 1:
             mask = _refuse_inverted(name, mask, keys)
     if bias is not None:
-        bias = tf.convert_to_tensor(bias)
-        if bias.dtype == tf.bool:
-            raise ValueError(
-                f"{block}: bias: expected float, got bool; what allows or forbids keys "
-                "is a mask: give it as mask"
-            )
-        bias = tf.cast(bias, tf.float32)
-        check_pairs(f"{block}: bias", bias)
-        bias = _check_bias_is_no_mask(f"{block}: bias", bias, keys)
+        name = f"{block}: bias"
+        bias = _normalize_bias(name, bias, check_pairs, keys)
     if causality:
         positions = (tf.range(tf.shape(x)[1]) for x in (queries, keys))
         mask = combine_masks(mask, causal_mask(*positions))
@@ -261,43 +254,54 @@ def normalize_padding(name: str, mask, inputs):
     return None if mask is None else expand_dims(mask, -1)
 
 
-def _normalize(name: str, mask, check_shape: Callable):
+def _normalize(name: str, mask, check_shape: Callable, is_of_positions: bool = False):
     """Convert a mask of a caller to bool, and check it; Python True becomes None.
 
     Args:
       name: the block and the argument, for messages.
       mask: the argument.
       check_shape: function of the name and the mask that raises ValueError.
+      is_of_positions: whether two dimensions are [Tq, Tk]; otherwise, [N, T].
     """
     if mask is True or isinstance(mask, np.bool_) and mask:
         return None
     mask = tf.convert_to_tensor(mask)
     check_shape(name, mask)
-    _warn_of_meaning(name, mask)
+    if mask.shape.ndims != 2 or not is_of_positions:
+        _warn_of_meaning(name, mask)
     return mask_to_bool(name, mask)
 
 
-def _warn_of_meaning(name: str, mask) -> None:
-    """Warn about a mask that allows only padding, or that forbids no key to a token.
+def _warn_of_meaning(name: str, mask, is_bias: bool = False) -> None:
+    """Warn about a mask, or a bias, that is not what its place wants.
 
     Unlike `_refuse_inverted`, this also works if the vectors of padding are not zero.
+    It works for masks that are computed from ids or lengths.
+
+    Args:
+      name: the block and the argument.
+      mask: a tensor.
+      is_bias: whether it is added to the logits.
     """
-    meaning = find_meaning(mask)
-    if meaning == "queries":
-        warnings.warn(
-            f"{name}: expected a mask that forbids keys, got one that forbids queries, "
-            "and allows padding to all others; what masks queries belongs in "
-            "query_masks, as [N, Tq]",
-            stacklevel=5,
+    meaning = find_meaning(mask, is_bias)
+    messages = {
+        "padding": "expected a mask in which True = may attend, as "
+        "tf.not_equal(ids, 0) makes it, got one that is True only for padding, as "
+        "tf.equal(ids, 0) makes it, if 0 is padding, and padding comes last; invert it "
+        "with tf.logical_not (in transformer.compat.kyubyong, True means padding)",
+        "queries": "expected a mask that forbids keys, got one that forbids queries, "
+        "and allows padding to all others; what masks queries belongs in query_masks, "
+        "as [N, Tq]",
+        "zeros and ones": "expected numbers that are added to logits, got only 0 and "
+        "1; what allows or forbids keys is a mask: give it as mask",
+    }
+    if is_bias:
+        messages["padding"] = (
+            "expected low numbers for padding, got them for all tokens, and none for "
+            "padding, if 0 is padding, and padding comes last; or give it as mask"
         )
-    elif meaning == "padding":
-        warnings.warn(
-            f"{name}: expected a mask in which True = may attend, as "
-            "tf.not_equal(ids, 0) makes it, got one that is True only for padding, as "
-            "tf.equal(ids, 0) makes it; invert it with tf.logical_not (in "
-            "transformer.compat.kyubyong, True means padding)",
-            stacklevel=5,
-        )
+    if meaning in messages:
+        warnings.warn(f"{name}: {messages[meaning]}", stacklevel=5)
 
 
 def mask_to_bool(
@@ -331,7 +335,7 @@ def mask_to_bool(
     return tf.not_equal(mask, 0)
 
 
-def _refuse_inverted(name: str, mask, rows):
+def _refuse_inverted(name: str, mask, rows, message: str = ""):
     """Add a check to a padding mask: it fails, when the graph runs, if it is inverted.
 
     An inverted mask allows padding only. If the vectors of padding are zero, as after
@@ -342,13 +346,15 @@ def _refuse_inverted(name: str, mask, rows):
       name: the block and the argument, for the message.
       mask: bool [N, T] or [N, H, Tq, T], or a shape that broadcasts to it; or None.
       rows: float [N, T, D].
+      message: instead of the one for a mask.
     """
     static = None if mask is None else tf.get_static_value(mask)
     if mask is None or static is not None and static.all():
         return mask
     if mask.shape.as_list()[-1] is None or rows.shape.as_list()[1] is None:
-        message = f"{name}: expected a value for each position, got another length"
-        mask = _assert(tf.equal(tf.shape(mask)[-1], tf.shape(rows)[1]), message, mask)
+        has_length = tf.equal(tf.shape(mask)[-1], tf.shape(rows)[1])
+        wrong_length = f"{name}: expected a value for each position, got another length"
+        mask = _assert(has_length, wrong_length, mask)
     allowed = mask
     if mask.shape.ndims == 4:
         allowed = tf.reduce_any(mask, [1, 2])  # [N, T], whether any query may see it
@@ -359,33 +365,34 @@ def _refuse_inverted(name: str, mask, rows):
         tf.logical_and(allows_zeros, tf.logical_not(allows_tokens)),
         tf.logical_not(tf.reduce_all(is_zero)),
     )
-    message = (
+    message = message or (
         f"{name}: expected a mask that is False for padding, got one that is True only "
         "for padding (rows of zeros); invert it with tf.logical_not"
     )
     return _assert(tf.logical_not(is_inverted), message, mask)
 
 
-def _check_bias_is_no_mask(name: str, bias, keys):
-    """Warn about a bias of zeros and ones, and refuse one that is a padding mask.
-
-    A mask that is added to the logits forbids nothing. The warning is given when the
-    graph is built, if the values are known or computed from ids, lengths or shapes.
-    Other values are refused when the graph runs, if they are 0 for padding (rows of
-    zeros) and 1 for all other keys.
+def _normalize_bias(name: str, bias, check_shape: Callable, keys):
+    """Convert a bias to float32, and check that it is no mask, and not inverted.
 
     Args:
-      name: the block and the argument, for the message.
-      bias: float [N, H, Tq, Tk], or a shape that broadcasts to it.
+      name: the block and the argument, for messages.
+      bias: numbers [N, H, Tq, Tk], or a shape that broadcasts to it.
+      check_shape: as in `_normalize`.
       keys: float [N, Tk, D].
+
+    Raises:
+      ValueError: it is bool, or has a wrong shape.
     """
-    message = (
-        f"{name}: expected numbers that are added to logits, got only 0 and 1; what "
-        "allows or forbids keys is a mask: give it as mask"
-    )
-    if is_zeros_and_ones(bias):
-        warnings.warn(message, stacklevel=4)
-        return bias
+    bias = tf.convert_to_tensor(bias)
+    if bias.dtype == tf.bool:
+        raise ValueError(
+            f"{name}: expected float, got bool; what allows or forbids keys is a mask: "
+            "give it as mask"
+        )
+    check_shape(name, bias)
+    _warn_of_meaning(name, bias, is_bias=True)
+    bias = tf.cast(bias, tf.float32)
     is_static = tf.get_static_value(bias) is not None
     if is_static or bias.shape.ndims != 4 or bias.shape.as_list()[0] == 1:
         return bias
@@ -396,7 +403,18 @@ def _check_bias_is_no_mask(name: str, bias, keys):
         & tf.reduce_all(tf.equal(tf.reduce_any(is_one, [1, 2]), is_token))
         & tf.logical_not(tf.reduce_all(is_token))
     )
-    return _assert(tf.logical_not(is_mask), message, bias)
+    message = (
+        f"{name}: expected numbers that are added to logits, got 1 for tokens and 0 "
+        "for padding (rows of zeros); give it as mask"
+    )
+    bias = _assert(tf.logical_not(is_mask), message, bias)
+    message = (
+        f"{name}: expected low numbers for padding, got them for all tokens, and none "
+        "for padding (rows of zeros)"
+    )
+    allowed = _refuse_inverted(name, bias > LOWEST_BIAS, keys, message)
+    with tf.control_dependencies([allowed]):
+        return tf.identity(bias)
 
 
 def _assert(condition, message: str, x):

@@ -109,3 +109,25 @@ def test_weights_of_queries_that_see_nothing():
     context, weights, uniform = run(context, weights, uniform)
     assert not context.any() and not weights.any()
     assert np.isfinite(uniform).all() and uniform.any()
+
+
+def test_masks_of_keys_are_bools_or_numbers_of_the_keys():
+    x = tf.constant(np.random.RandomState(0).randn(2, 1, 4, 3), tf.float32)
+    mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]])
+    outputs = [
+        local_attention(x, x, x, 2, window=(2, 2), key_mask=mask.astype(kind))[0]
+        for kind in (bool, np.int32, np.float32)
+    ]
+    with tf.Session(config=CONFIG) as session:
+        bools, ints, floats = session.run(outputs)
+    np.testing.assert_array_equal(bools, ints)
+    np.testing.assert_array_equal(bools, floats)
+    for wrong, message in (
+        (
+            mask[:, None, None] > 0,
+            r"expected .*\[N, T\] or \[N, H, T\], got .*2, 1, 1, 4",
+        ),
+        ((mask - 1) * 1e9, "is a bias, not a mask"),
+    ):
+        with pytest.raises(ValueError, match=f"local_attention: key_mask: .*{message}"):
+            local_attention(x, x, x, 2, key_mask=wrong)

@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple, Optional, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.arguments import check_size, refuse_function
+from transformer.blocks.arguments import check_size, check_tensor, refuse_function
 from transformer.blocks.layers import (
     cast_to_float32,
     dense,
@@ -16,7 +16,7 @@ from transformer.blocks.layers import (
     shape_list,
     split_heads,
 )
-from transformer.blocks.masks import MASKED_LOGIT, distances
+from transformer.blocks.masks import MASKED_LOGIT, distances, mask_to_bool
 from transformer.dialects import Dialect, resolve
 
 # The formula
@@ -282,12 +282,15 @@ def local_attention(
       block_length: int, B.
       window: (int, int), the numbers of positions before and after the block.
       causality: of these positions, a position sees only itself and earlier ones.
-      key_mask: bool [N, T] or [N, H, T], True = may attend.
+      key_mask: bool or numbers [N, T] or [N, H, T], True or 1 = may attend.
       fully_masked_is_zero: as in `scaled_dot_product_attention`.
 
     Returns:
       (context float [N, H, T, d_v], weights float
       [N, H, blocks, B, before + B + after]).
+
+    Raises:
+      ValueError: a size is no integer, or `key_mask` has another rank or is a bias.
     """
     queries = tf.convert_to_tensor(queries)
     keys = tf.convert_to_tensor(keys)
@@ -316,7 +319,9 @@ def local_attention(
             mask, expand_dims(positions, 1) <= expand_dims(block_positions, 2)
         )
     if key_mask is not None:
-        key_mask = tf.convert_to_tensor(key_mask)
+        name = "local_attention: key_mask"
+        key_mask = check_tensor(name, key_mask, "numbers", "[N, T]", "[N, H, T]")
+        key_mask = mask_to_bool(name, key_mask)
         if key_mask.shape.ndims == 2:
             key_mask = expand_dims(key_mask, 1)  # [N, 1, T]
         key_mask = expand_dims(in_windows(key_mask, axis=2), -2)

@@ -704,7 +704,8 @@ def test_paper_shows_where_it_comes_from(page):
     assert page.run("location.href") in printed
     style = "getComputedStyle(document.querySelector('{}')).{}"
     assert page.run(style.format("#scale span", "printColorAdjust")) == "exact"
-    assert page.run(style.format("#search .tools", "display")) == "none"
+    for missing in ("#search .tools", "#reading .tools", "#without"):
+        assert page.run(style.format(missing, "display")) == "none", missing
     page.run("byId('tree').style.width = '300px'")
     width = "document.querySelector('#tree svg').getBoundingClientRect().width"
     assert page.run(width) <= 300
@@ -721,6 +722,8 @@ def test_the_beam_tree_is_as_wide_as_the_page(page):
     )
     nodes = page.run("document.querySelectorAll('#tree .node').length")
     assert nodes == page.run(f"{DATA}.nodes.length")
+    page.run(read_axe() + "; 0")
+    assert page.run(VIOLATIONS) == []
 
 
 def write_text(browser, text, sentence=0):

@@ -61,6 +61,7 @@ function showTranslation() {
 function showBars() {
   const { without } = page.inspection.data;
   replaceChildren(byId("bars"), without ? makeBars(page.inspection) : "Leaving out words …");
+  byId("without").classList.toggle("pending", !without);
   byId("bars").classList.toggle("many", (without || []).length > 15);
 }
 

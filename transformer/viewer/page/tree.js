@@ -74,7 +74,7 @@ function makeTree(inspection, pieceOf, { showCut, room }, choiceAttributes) {
   const height = rows * TREE.row + 20;
   const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam tree", "font-family": "system-ui, sans-serif" });
   shown.forEach((node) => picture.append(makeBranch(node, path)));
-  repeated.forEach((node) => picture.append(makeSvg("text", { x: nodeX(node), y: nodeY(node) + 1, "font-size": 13, "aria-hidden": true, fill: themeColour("--soft") }, `… ${clipText(pieceOf(node.id), 11)}`)));
+  repeated.forEach((node) => picture.append(makeSvg("text", { x: nodeX(node), y: nodeY(node) + 1, "font-size": 13, "aria-hidden": "true", fill: themeColour("--soft") }, `… ${clipText(pieceOf(node.id), 11)}`)));
   const { prefix } = inspection;
   shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choiceAttributes, { prefix, displayed })));
   return picture;

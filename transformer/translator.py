@@ -332,6 +332,15 @@ class Translator(BaseTranslator):
             translations = self._search_lines(lines, prefixes)
         return self._add_alignments(lines, translations) if alignments else translations
 
+    def start_at(self, line_number: int) -> None:
+        """Number the lines to come, for a search that draws random numbers.
+
+        Args:
+          line_number: of the next line, counted from 0.
+        """
+        with self._lock:
+            self._line_count = line_number
+
     def _search_lines(
         self, lines: Sequence[str], prefixes: Sequence[Union[str, Sequence[int]]] = ()
     ) -> List[List[Translation]]:

@@ -166,6 +166,31 @@ def find_export_damage(folder: str) -> str:
     return "it is incomplete" if os.path.lexists(folder) else ""
 
 
+def read_shards(folder: str) -> Content:
+    """Read the translations of a folder of shards; its plan names times and paths."""
+    return {
+        path: content
+        for path, content in read_tree(folder).items()
+        if path != "plan.json"
+    }
+
+
+def find_shard_damage(folder: str) -> str:
+    """Describe a shard that has not all its lines; "" if each is whole or missing."""
+    path = os.path.join(folder, "plan.json")
+    if not os.path.exists(path):
+        return "it has no plan" if glob.glob(os.path.join(folder, "*.txt")) else ""
+    with open(path, encoding="utf-8") as file:
+        shards = json.load(file)["shards"]
+    for shard in shards:
+        path = os.path.join(folder, f"shard-{shard['number']:06d}.txt")
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                if file.read().count(b"\n") != shard["num_lines"]:
+                    return f"{path} is incomplete"
+    return ""
+
+
 def write_original(argv: List[str]) -> None:
     """Write the checkpoint of a log directory with the names of Kyubyong/transformer.
 
@@ -241,6 +266,14 @@ SCENARIOS = {
     ),
     "average_checkpoints": Scenario(
         "average", "--logdir logs --last 2 --out mean", "mean", AVERAGED, **WHOLE
+    ),
+    "translate in shards": Scenario(
+        "translate",
+        "--logdir logs --input text/train.de --shards shards --deterministic",
+        "shards",
+        TRAINED,
+        read=read_shards,
+        find_damage=find_shard_damage,
     ),
     "export": Scenario("export", EXPORT, "exported", TRAINED, **EXPORTED),
     "export over an older one": Scenario(

@@ -101,6 +101,10 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.DataFolderChanged: lambda error: (
         f"run {command_name('prepare')} again, with the same flags"
     ),
+    errors.ShardsFailed: lambda error: "run the same command again",
+    errors.ShardsMissing: lambda error: (
+        "translate them first, with --logdir and --input instead of --join"
+    ),
     errors.VocabularyNotFound: advise_on_vocabulary,
     errors.VocabularyFileError: lambda error: (
         f"create it with {command_name('prepare')}"
@@ -141,6 +145,7 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         "restore it, choose another --logdir, or continue with this one: "
         "--accept_changes"
     ),
+    errors.PlanDiffers: lambda error: "choose another --shards, or change that back",
     errors.ArchitectureMismatch: lambda error: f"choose another --{error.argument}",
     errors.ProgramNotFound: lambda error: (
         f"write -- {command_name('train')} --logdir DIR"

@@ -193,17 +193,18 @@ def add_number(flags: Flags, name: str, default: float, text: str) -> None:
     )
 
 
-def add_logdir(parser: Parser, several: str = "") -> None:
+def add_logdir(parser: Parser, several: str = "", required: bool = True) -> None:
     """Add `--logdir` for a command that reads a log directory.
 
     Args:
       parser: what `make_parser` returned.
       several: what several log directories are for, if the command accepts them;
         `args.logdir` is then a list.
+      required: whether the command always needs it.
     """
     parser.add_argument(
         "--logdir",
-        required=True,
+        required=required,
         nargs="+" if several else None,
         type=path,
         metavar="DIR",
@@ -310,6 +311,7 @@ def main(
         with _end_on_signals(parser.prog, advice), ignore_closed_output():
             args = parse(parser, sys.argv[1:] if argv is None else argv)
             args.warn = warn
+            args.argv = sys.argv[1:] if argv is None else argv
             status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         warn(format_error(error) + advice_for(error))

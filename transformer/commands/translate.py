@@ -18,6 +18,14 @@ translates each sentence by itself, in some 300 languages with sentencex (the ex
 
 Several log directories translate together: their probabilities are averaged.
 
+A file of any size is translated in shards, by several processes, which may run on
+several machines that share a folder, and may be killed: the same command translates
+what is missing. --join then writes all translations. See docs/scaling.md.
+
+    transformer-tf translate --logdir logs/base --input big.de --shards big
+    transformer-tf translate --logdir logs/base --input big.de --shards big --workers 4
+    transformer-tf translate --shards big --join > big.en
+
 With --engine ctranslate2, the first answer takes half a second instead of five: see
 docs/serving.md.
 
@@ -33,7 +41,9 @@ import dataclasses
 import functools
 import importlib
 import itertools
+import os
 import sys
+import time
 from typing import (
     IO,
     Any,
@@ -44,22 +54,35 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
 )
 
-from transformer import hparams
+from transformer import __version__, hparams
 from transformer.alignment import default_head, format_pairs
 from transformer.commands import cli
 from transformer.commands.terminal import command_name
 from transformer.engines import AnyTranslator, open_translator
-from transformer.exports.ctranslate2 import ENGINES, QUANTIZATIONS, TENSORFLOW
-from transformer.runtime.errors import missing_package
-from transformer.runtime.progress import escape_control
-from transformer.text import sentences
+from transformer.exports.ctranslate2 import (
+    ENGINES,
+    QUANTIZATIONS,
+    TENSORFLOW,
+    import_ctranslate2,
+)
+from transformer.logdir.manifests import find_checkpoint
+from transformer.logdir.names import MANIFEST
+from transformer.runtime.devices import list_gpus, share_of_cores
+from transformer.runtime.errors import ShardsFailed, missing_package
+from transformer.runtime.files import sha256_of
+from transformer.runtime.pool import start_processes
+from transformer.runtime.progress import Progress, escape_control, format_count
+from transformer.text import sentences, shards
 from transformer.text.data_folder import read_languages
 from transformer.text.lines import TolerantReader, read_lines
 from transformer.text.translations import Translation
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
+SHARD_LINES = 20000
+POLL = 1.0  # seconds between two looks at worker processes
 
 
 def ask(stream: IO[bytes]) -> Iterator[bytes]:
@@ -217,7 +240,7 @@ def write_translations(
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
     parser = cli.make_parser("translate", __doc__)
-    cli.add_logdir(parser, "their probabilities are averaged")
+    cli.add_logdir(parser, "their probabilities are averaged", required=False)
     cli.add_checkpoint(parser)
     cli.add_number(
         parser,
@@ -250,8 +273,40 @@ def parser() -> cli.Parser:
         help="translate each line as soon as it is read, as at a terminal",
     )
     add_engine(parser)
+    add_shards(parser)
     cli.add_settings(parser, hparams.DECODING)
     return parser
+
+
+def add_shards(parser: cli.Parser) -> None:
+    """Add the flags for a file that is translated in shards."""
+    group = parser.add_group("a large file, in shards")
+    group.add_argument(
+        "--shards",
+        type=cli.path,
+        metavar="DIR",
+        help="translate --input into this folder; processes may share it",
+    )
+    group.add_argument(
+        "--input", type=cli.path, metavar="FILE", help="plain text in UTF-8"
+    )
+    group.add_argument(
+        "--shard_lines",
+        type=int,
+        metavar="INT",
+        help=f"lines in each shard, a multiple of {CHUNK:,} [{SHARD_LINES}]",
+    )
+    group.add_argument(
+        "--workers",
+        type=int,
+        metavar="INT",
+        help="processes on this machine, each with cores or a GPU of its own [1]",
+    )
+    group.add_argument(
+        "--join",
+        action="store_true",
+        help="write the translations of all shards to standard output",
+    )
 
 
 def refuse_split(args: argparse.Namespace) -> None:
@@ -289,19 +344,52 @@ def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
         )
 
 
-def run(args: argparse.Namespace) -> None:
-    """Translate standard input to standard output."""
-    refuse_split(args)
-    is_terminal = sys.stdin.isatty()
-    stdin = sys.stdin.buffer
-    models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
-    reader = TolerantReader()
-    prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
-    by_line = is_terminal or args.stream
-    if by_line:
-        hp, logdir = models[0]
-        models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
-    lines = reader.read(ask(stdin) if is_terminal else stdin)
+def refuse_shards(args: argparse.Namespace) -> None:
+    """Raise ValueError for flags that contradict `--shards`, or need it."""
+    if not (args.logdir or args.join):
+        raise ValueError("--logdir is missing: which model should translate?")
+    flags = ("input", "shard_lines", "workers", "join")
+    if not args.shards:
+        for name in flags:
+            if getattr(args, name):
+                raise ValueError(f"--{name}: --shards is missing: name a folder")
+        return
+    if args.join:
+        return
+    if not args.input:
+        raise ValueError("--shards: --input is missing: name the file to translate")
+    is_given = {
+        "--n_best": args.n_best > 1,
+        "--prefix_file": args.prefix_file,
+        "--stream": args.stream,
+    }
+    for flag, is_so in is_given.items():
+        if is_so:
+            raise ValueError(f"expected --shards or {flag}, got both; leave one out")
+    if args.shard_lines is not None and (
+        args.shard_lines % CHUNK or not args.shard_lines
+    ):
+        raise ValueError(
+            f"--shard_lines: expected a multiple of {CHUNK:,}, got {args.shard_lines}: "
+            "lines are translated in batches of similar lines among so many"
+        )
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+
+
+@contextlib.contextmanager
+def open_models(
+    args: argparse.Namespace, models: Sequence[Tuple[hparams.HParams, str]]
+) -> Iterator[Tuple[AnyTranslator, Callable]]:
+    """Open the translator that the flags describe.
+
+    Args:
+      args: the parsed arguments.
+      models: (settings, log directory) of each model.
+
+    Yields:
+      The translator, and its function of lines.
+    """
     with open_translator(
         models,
         args.checkpoint,
@@ -309,7 +397,10 @@ def run(args: argparse.Namespace) -> None:
         args.engine,
         args.quantization,
         args.warn,
-        needs={"--prefix_file": prefixes is not None, "--alignments": args.alignments},
+        needs={
+            "--prefix_file": args.prefix_file is not None,
+            "--alignments": args.alignments,
+        },
         start_tensorflow=functools.partial(cli.start_tensorflow, args.verbose),
     ) as translator:
         translate: Callable = translator.translate
@@ -323,18 +414,226 @@ def run(args: argparse.Namespace) -> None:
         if args.alignments:
             warn_of_default_head(translator, args.warn)
             translate = functools.partial(translate, alignments=True)
-        write_translations(
-            translate_chunks(translate, lines, 1 if by_line else CHUNK, prefixes),
-            sys.stdout.buffer,
-            Columns(
-                numbers=args.n_best > 1,
-                scores=args.scores or args.n_best > 1,
-                alignments=args.alignments,
-            ),
-        )
+        yield translator, translate
+
+
+def choose_columns(args: argparse.Namespace) -> Columns:
+    """Return what is written beside the text of a translation."""
+    return Columns(
+        numbers=args.n_best > 1,
+        scores=args.scores or args.n_best > 1,
+        alignments=args.alignments,
+    )
+
+
+def warn_of_odd_lines(
+    args: argparse.Namespace, reader: TolerantReader, translator: AnyTranslator
+) -> None:
+    """Report odd lines, and translations at their length limit, in one line."""
     whose = " (of the sentences)" if args.split else ""
     report = reader.report(
         {name + whose: count for name, count in translator.unusual_lines.items()}
     )
     if report:
         args.warn(report)
+
+
+def run(args: argparse.Namespace) -> Optional[int]:
+    """Translate standard input to standard output, or a file in shards."""
+    refuse_split(args)
+    refuse_shards(args)
+    if args.join:
+        shards.join(shards.read_plan(args.shards), sys.stdout.buffer)
+        return None
+    models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.DECODING))
+    if args.shards:
+        progress = Progress(sys.stderr, interval=30.0)
+        if (args.workers or 1) > 1:
+            return run_workers(args, models, progress)
+        translate_shards(args, models, progress)
+        return None
+    is_terminal = sys.stdin.isatty()
+    stdin = sys.stdin.buffer
+    reader = TolerantReader()
+    prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
+    by_line = is_terminal or args.stream
+    if by_line:
+        hp, logdir = models[0]
+        models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
+    lines = reader.read(ask(stdin) if is_terminal else stdin)
+    with open_models(args, models) as (translator, translate):
+        write_translations(
+            translate_chunks(translate, lines, 1 if by_line else CHUNK, prefixes),
+            sys.stdout.buffer,
+            choose_columns(args),
+        )
+    warn_of_odd_lines(args, reader, translator)
+    return None
+
+
+# --- Shards ---------------------------------------------------------------------------
+
+
+def open_plan(
+    args: argparse.Namespace, models: Sequence[Tuple[hparams.HParams, str]]
+) -> shards.Plan:
+    """Open the plan of the shards, or make it.
+
+    Raises:
+      SettingsError: the search draws other random numbers for each sentence.
+      TransformerError: as `find_checkpoint` and `shards.open_plan`.
+    """
+    hp = models[0][0]
+    if hp.search == "sample" and args.split:
+        raise ValueError(
+            "expected --shards, --split or --search sample, got all three: a sample "
+            "depends on the number of its sentence, which only one process counts"
+        )
+    if args.engine == TENSORFLOW:
+        cli.start_tensorflow(args.verbose)
+        version = importlib.import_module("tensorflow").__version__
+    else:
+        version = import_ctranslate2().__version__
+    checkpoints = [
+        find_checkpoint(logdir, args.checkpoint, args.warn) for _, logdir in models
+    ]
+    numerics = ("decode_batch_size", "decode_precision", "deterministic")
+    identity = {
+        "log directory": list(map(describe_checkpoint, checkpoints)),
+        **hparams.search_settings(hp),
+        **{name: getattr(hp, name) for name in numerics},
+        "scores": args.scores,
+        "alignments": args.alignments,
+        "split": args.split,
+        "engine": args.engine,
+        "quantization": args.quantization,
+        "version of transformer-tf": __version__,
+        f"version of {args.engine}": version,
+    }
+
+    def prepare():
+        if args.engine != TENSORFLOW:  # export the model once
+            with open_models(args, models):
+                pass
+
+    lines = args.shard_lines or SHARD_LINES
+    return shards.open_plan(args.shards, args.input, lines, identity, prepare)
+
+
+def describe_checkpoint(checkpoint: str) -> str:
+    """Name a checkpoint and the checksum of its manifest, which covers its content."""
+    checksum = sha256_of(checkpoint + MANIFEST)
+    return f"{os.path.basename(checkpoint)} with SHA-256 {checksum[:16]}"
+
+
+def translate_shards(
+    args: argparse.Namespace,
+    models: Sequence[Tuple[hparams.HParams, str]],
+    progress: Optional[Progress] = None,
+) -> None:
+    """Translate the shards that are missing, beside other processes.
+
+    Args:
+      args: the parsed arguments.
+      models: (settings, log directory) of each model.
+      progress: where progress is shown, if it is.
+
+    Raises: as `open_plan`, `open_translator` and `shards.translate_missing`.
+    """
+    plan = open_plan(args, models)
+    if plan.is_finished():
+        show_progress(progress, len(plan.shards), 0)
+        return
+    reader = TolerantReader()
+    with open_models(args, models) as (any_translator, translate):
+        translator: Any = any_translator
+        checkpoints = list(map(describe_checkpoint, translator.checkpoints))
+        shards.refuse_other_plan(plan, {**plan.identity, "log directory": checkpoints})
+
+        def translate_lines(raw_lines, first_line, output):
+            if models[0][0].search == "sample":
+                translator.start_at(first_line - 1)
+            lines = reader.read(raw_lines, first_line)
+            chunks = translate_chunks(translate, lines, CHUNK)
+            write_translations(chunks, output, choose_columns(args))
+
+        show = functools.partial(show_progress, progress, len(plan.shards))
+        shards.translate_missing(plan, translate_lines, args.warn, show)
+    warn_of_odd_lines(args, reader, translator)
+
+
+def show_progress(
+    progress: Optional[Progress], num_shards: int, num_missing: int
+) -> None:
+    """Show how many shards are finished."""
+    if progress:
+        done = num_shards - num_missing
+        progress.show(done, num_shards, f"{done:,} of {num_shards:,} shards")
+
+
+def run_workers(
+    args: argparse.Namespace,
+    models: Sequence[Tuple[hparams.HParams, str]],
+    progress: Progress,
+) -> int:
+    """Translate the missing shards by several processes; return the exit status.
+
+    Raises:
+      SettingsError: there are fewer GPUs than processes.
+      ShardsFailed: all processes were killed.
+    """
+    gpus = list_gpus() if args.engine == TENSORFLOW else []
+    if gpus and args.workers > len(gpus):
+        raise ValueError(
+            f"--workers: expected at most {len(gpus)}, one for each visible GPU, got "
+            f"{args.workers}; set CUDA_VISIBLE_DEVICES= to translate on the CPU"
+        )
+    plan = open_plan(args, models)
+    if plan.is_finished():
+        show_progress(progress, len(plan.shards), 0)
+        return 0
+    processes = start_processes(
+        run_worker,
+        [
+            (
+                args.argv,
+                [] if gpus else share_of_cores(i, args.workers),
+                gpus[i : i + 1],
+            )
+            for i in range(args.workers)
+        ],
+    )
+    while any(process.is_alive() for process in processes):
+        if plan.list_missing():
+            show_progress(progress, len(plan.shards), len(plan.list_missing()))
+        time.sleep(POLL)
+    missing = plan.list_missing()
+    show_progress(progress, len(plan.shards), len(missing))
+    statuses = [process.exitcode or 0 for process in processes]
+    num_killed = sum(status < 0 for status in statuses)
+    if num_killed:
+        text = f"{format_count(num_killed, 'worker')} ended suddenly"
+        if missing and max(statuses) <= 0:
+            raise ShardsFailed(f"{text}; {shards.describe_shards(missing)}: not done")
+        args.warn(f"{text}; memory may have run out")
+    return max(statuses) if missing else 0
+
+
+def run_worker(argv: List[str], cores: List[int], gpus: List[str]) -> None:
+    """Run this command in one of several processes.
+
+    Args:
+      argv: its arguments.
+      cores: those that it may use; []: all.
+      gpus: the one that it may use; []: as before.
+    """
+    if cores:
+        os.sched_setaffinity(0, cores)
+    if gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]
+
+    def work(args):
+        overrides = cli.read_settings(args, hparams.DECODING)
+        translate_shards(args, hparams.load_each(args.logdir, overrides))
+
+    cli.main(parser(), work, argv)

@@ -7,6 +7,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     TransformerError
     ├── SettingsError             a setting has a wrong value, or contradicts another
     │   ├── ArchitectureMismatch      it contradicts a saved architecture
+    │   ├── PlanDiffers               shards were planned with other settings
     │   └── ProgramNotFound           the program that workers should run is missing
     ├── CorpusError               text or a data folder cannot be used
     │   ├── TextNotFound              the text of a split is missing
@@ -15,7 +16,9 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── SidesReversed             the source is in the language of the target
     │   ├── FileNotText               a file is no text in UTF-8, but a known format
     │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
-    │   └── DataFolderChanged         its files are not those that were prepared
+    │   ├── DataFolderChanged         its files are not those that were prepared
+    │   ├── ShardsFailed              shards of a file could not be translated
+    │   └── ShardsMissing             shards of a file are not translated yet
     ├── VocabularyError           a vocabulary cannot be used
     │   ├── VocabularyNotFound        there is none
     │   ├── VocabularyFileError       a file is not a vocabulary that can be used
@@ -72,6 +75,10 @@ class ArchitectureMismatch(SettingsError):
     def __init__(self, message: str, argument: str = "logdir"):
         super().__init__(message)
         self.argument = argument
+
+
+class PlanDiffers(SettingsError):
+    """The shards of a folder were planned for another file, model or search."""
 
 
 class ProgramNotFound(SettingsError):
@@ -155,6 +162,14 @@ class DataFolderChanged(CorpusError):
     def __init__(self, message: str, folder: str = ""):
         super().__init__(message)
         self.folder = folder
+
+
+class ShardsFailed(CorpusError):
+    """Shards of a file could not be translated; all others are finished."""
+
+
+class ShardsMissing(CorpusError):
+    """Shards of a file are not translated yet."""
 
 
 class VocabularyError(TransformerError):

@@ -8,7 +8,7 @@ import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
 from transformer.runtime.errors import EngineError
 
@@ -77,15 +77,49 @@ def _begin(make_function: Callable[[], Callable[[Any], Any]], parent: int) -> No
     global _function
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches this process too
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _end_with(parent)
+    _function = make_function()
+
+
+def _end_with(parent: int) -> None:
+    """Let this process end with the one that started it."""
     with contextlib.suppress(AttributeError, OSError):  # only Linux has prctl
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:  # the parent ended before that call
         os._exit(1)
-    _function = make_function()
 
 
 def _compute(task: Any) -> Any:
     return _function(task)
+
+
+def start_processes(
+    function: Callable, arguments: Sequence[Tuple]
+) -> List[multiprocessing.process.BaseProcess]:
+    """Start a fresh Python for each tuple of arguments; return the processes.
+
+    They end with this process, and leave Ctrl-C to it.
+
+    Args:
+      function: a function that can be pickled.
+      arguments: its arguments in each process, which can be pickled.
+    """
+    os.environ.setdefault("PYTHONWARNINGS", QUIET)
+    context = multiprocessing.get_context("spawn")
+    processes: List[multiprocessing.process.BaseProcess] = []
+    for values in arguments:
+        process = context.Process(target=_call, args=(os.getpid(), function, *values))
+        with _block_interrupt():
+            process.start()
+        processes.append(process)
+    return processes
+
+
+def _call(parent: int, function: Callable, *values: Any) -> None:
+    """Call a function in a process of `start_processes`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(parent)
+    function(*values)
 
 
 def refuse_fork(process: int) -> None:

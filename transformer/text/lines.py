@@ -499,9 +499,15 @@ class TolerantReader:
         self.num_returns = 0  # "\r" within lines
         self.counts: collections.Counter = collections.Counter()
 
-    def read(self, raw_lines: Iterable[bytes]) -> Iterator[str]:
-        """Yield the text of each line of a file, or of standard input."""
-        for line_number, raw in enumerate(raw_lines, 1):
+    def read(self, raw_lines: Iterable[bytes], first_line: int = 1) -> Iterator[str]:
+        """Yield the text of each line of a file, or of standard input.
+
+        Args:
+          raw_lines: the lines.
+          first_line: the number of the first one in its file; only line 1 may begin
+            with a byte order mark.
+        """
+        for line_number, raw in enumerate(raw_lines, first_line):
             self.num_lines += 1
             if len(self.head) < HEAD:
                 self.head += raw[:HEAD]

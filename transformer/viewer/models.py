@@ -143,7 +143,9 @@ class Model:
           For each sentence, `without` of a LineInspection.
         """
         return [
-            round_floats(leave_out_each(self.translator, request.text, request.target))
+            round_floats(
+                leave_out_each(self.translator, request.text, request.target or [])
+            )
             for request in requests
         ]
 

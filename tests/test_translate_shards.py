@@ -272,6 +272,22 @@ def test_the_claim_of_another_machine_is_taken_over_once_it_is_silent(
     assert_clean(folder, plan)
 
 
+def test_a_process_at_work_touches_its_draft(folder, source, monkeypatch):
+    monkeypatch.setattr(shards, "BEAT", 0.01)
+    plan = open_plan(folder, source)
+
+    def think(lines, first_line, output):
+        (draft,) = glob.glob(os.path.join(folder, "*" + shards.CLAIM, "*"))
+        os.utime(draft, (1, 1))
+        deadline = time.monotonic() + 10
+        while os.stat(draft).st_mtime == 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        reverse(lines, first_line, output)
+
+    assert shards.translate_shard(plan, plan.shards[0], think)
+
+
 def test_nothing_breaks_if_two_processes_do_the_same_shard(folder, source):
     """One is frozen, another takes its claim over, and the first one wakes up."""
     plan, shard = open_plan(folder, source), None

@@ -388,6 +388,14 @@ def open_plan(
     files.refuse_irregular(source)
     folder = SharedFolder(path)
 
+    def identify(size, checksum):
+        return {
+            "input size": size,
+            "input checksum": checksum,
+            "shard_lines": shard_lines,
+            **identity,
+        }
+
     def write(file):
         modified = os.stat(source).st_mtime_ns
         checksum, shards = cut_file(source, shard_lines)
@@ -396,12 +404,7 @@ def open_plan(
         content = {
             "input": os.path.abspath(source),
             "modified": modified,
-            "identity": {
-                "input size": size,
-                "input checksum": checksum,
-                "shard_lines": shard_lines,
-                **identity,
-            },
+            "identity": identify(size, checksum),
             "shards": [shard._asdict() for shard in shards],
         }
         text = json.dumps(files.add_stamp(content), indent=1)
@@ -414,15 +417,7 @@ def open_plan(
     state = os.path.abspath(source), os.stat(source).st_mtime_ns
     if size != plan.identity["input size"] or state != (plan.input, modified):
         checksum = files.sha256_of(source)
-    refuse_other_plan(
-        plan,
-        {
-            "input size": size,
-            "input checksum": checksum,
-            "shard_lines": shard_lines,
-            **identity,
-        },
-    )
+    refuse_other_plan(plan, identify(size, checksum))
     return plan._replace(input=source)
 
 

@@ -82,6 +82,40 @@ def test_a_lost_line_is_found_where_it_was(lost, side):
     assert found.correlation < 0.2 and found.shifted > 0.8
 
 
+@pytest.mark.parametrize("shift", [2, 4, -6, 52, 101, 800])
+@pytest.mark.parametrize("first", [0, 1000])
+def test_a_shift_is_found_to_the_end_in_lines_that_alternate(shift, first):
+    """Captions alternate in length, so even shifts correlate, too."""
+    generator = np.random.RandomState(1)
+    alternate = np.where(np.arange(3000) % 2, 90, 40)
+    source = alternate + generator.randint(0, 80, 3000)
+    target = source + generator.randint(-15, 15, 3000)
+    even = np.corrcoef(source[2:], target[:-2])[0, 1]
+    assert even > 0.3
+    assert find_misalignment(source, target) is None
+    shifted = np.concatenate([target[:first], np.roll(target[first:], shift)])
+    found = find_misalignment(source, shifted)
+    assert found.shift == shift
+    assert abs(found.first - (first + 1 + max(0, -shift))) <= max(20, abs(shift))
+    assert found.last == 3000 and found.to_end
+
+
+@pytest.mark.parametrize("num_lines", [200, 1000, 5000])
+def test_pairs_sorted_by_both_lengths_and_lists_of_words_are_not_found(num_lines):
+    generator = np.random.RandomState(1)
+    for _ in range(5):
+        source = np.exp(generator.normal(4, 0.4, num_lines))
+        target = source * np.exp(generator.normal(0, 0.2, num_lines))
+        for key in (source, target, source + target):
+            order = key.argsort()
+            assert find_misalignment(source[order], target[order]) is None
+        words = generator.poisson(8, (2, num_lines)) + 1
+        assert find_misalignment(*words) is None
+        sentences = generator.poisson(60, (2, num_lines))
+        wide = sentences * generator.randint(1, 4, sentences.shape)
+        assert num_lines < 300 or find_misalignment(*wide).shift == 0
+
+
 def test_blank_lines_that_were_removed_on_each_side_are_found():
     generator = random.Random(1)
     sides = []
@@ -153,7 +187,7 @@ def test_prepare_warns_of_lines_that_do_not_belong_together(tmp_path):
     warning, in_dev = warnings
     assert in_dev == "test: warning: 200 of 200 pairs are in dev, too"
     assert warning.startswith(f"train: warning: {train.source} and {train.target}: ")
-    assert "about line 1 to 999, the sides may not be translations" in warning
+    assert "about line 1 to 999 (the end), the sides may not be translations" in warning
     lines = corpora.command_output(
         "prepare", *argv, "--train", *dev[:2], "--dev", *dev[:2]
     )

@@ -41,6 +41,9 @@ UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(
     r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
 )
+# The pairs of a data folder are words rather than sentences if their mean length is at
+# most this many pieces.
+WORD_PIECES = 4
 
 
 class Texts(NamedTuple):
@@ -210,7 +213,7 @@ def find_misaligned_training(data: str) -> str:
             lengths.append(np.diff(open_integers(path)))
     if len(lengths) < 2 or len(lengths[0]) != len(lengths[1]):
         return ""
-    misalignment = find_misalignment(*lengths)
+    misalignment = find_misalignment(*lengths, word_length=WORD_PIECES)
     if not misalignment:
         return ""
     return (

@@ -149,9 +149,10 @@ def describe_misalignment(misalignment: Misalignment, unit: str = "line") -> str
       misalignment: where, and how.
       unit: what the numbers count: "line" of a file, or "pair" of a data folder.
     """
-    first, last, correlation, shift, shifted = misalignment
+    first, last, correlation, shift, shifted, to_end = misalignment
+    place = f"{first:,} to {last:,}{' (the end)' if to_end else ''}"
     text = (
-        f"from about {unit} {first:,} to {last:,}, the sides may not be translations "
+        f"from about {unit} {place}, the sides may not be translations "
         f"of each other: their lengths correlate by {correlation:.2f}"
     )
     if shift:

@@ -40,7 +40,7 @@ MIN_PEAK = 3.0
 # shorter text, if all lines do.
 MIN_RUN = 300
 # Then their correlation plus two standard errors must be below this, and the mean of
-# its windows above the negative: in pairs sorted by the sum of their lengths, it is not.
+# its windows above the negative: in pairs sorted by both lengths, it is not.
 MAX_BOUND = 0.2
 # Without a shift, shorter lines say nothing if both sides have this mean length or less
 # (in characters): the lengths of a word and its translation need not correlate.

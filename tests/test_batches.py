@@ -107,6 +107,13 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
         Split(str(tmp_path), "dev")
 
 
+def fill_with_zeros_unseen(path):
+    """Keep the time of the last modification, as `rsync --inplace --times` does."""
+    status = os.stat(path)
+    fill_with_zeros(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def fill_with_zeros(path):
     with open(path, "r+b") as file:
         file.seek(-20, os.SEEK_END)
@@ -114,7 +121,9 @@ def fill_with_zeros(path):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda path: os.truncate(path, 150), fill_with_zeros], ids=["cut", "0"]
+    "change",
+    [lambda path: os.truncate(path, 150), fill_with_zeros, fill_with_zeros_unseen],
+    ids=["cut", "0", "unseen"],
 )
 def test_ids_that_change_while_they_are_read_are_noticed(tmp_path, change):
     """Not a new time, nor another file of the same name: the first one stays open."""

@@ -111,6 +111,8 @@ def test_a_fork_is_told_that_it_cannot_translate(exported):
         message = corpora.call_in_fork(fast.translate, ["1 2 3"])
         assert "expected a model that process" in message and "spawn" in message
         assert corpora.call_in_fork(fast.close) == ""
+        # As at the end of a process, which would wait for threads that it lacks.
+        assert corpora.call_in_fork(vars(fast).clear) == ""
 
 
 def test_the_n_best_come_best_first(exported, lines):

@@ -14,9 +14,11 @@ with TensorFlow once.
 
 import concurrent.futures
 import contextlib
+import ctypes
 import dataclasses
 import itertools
 import os
+import weakref
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -287,6 +289,24 @@ def _damaged_export(folder, reason) -> ExportDamaged:
     )
 
 
+def _keep_in_forks(reference: Callable[[], Any]) -> None:
+    """Let a fork of this process never delete a model of CTranslate2.
+
+    CTranslate2 would wait for the model's threads, which a fork does not have: it would
+    not even end.
+
+    Args:
+      reference: a weak reference to the model.
+    """
+
+    def keep():
+        model = reference()
+        if model is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(model))
+
+    os.register_at_fork(after_in_child=keep)
+
+
 class FastTranslator(BaseTranslator):
     """Translates with a model that was exported for CTranslate2, on the CPU.
 
@@ -330,6 +350,7 @@ class FastTranslator(BaseTranslator):
             )
         except (RuntimeError, ValueError, LookupError, MemoryError) as error:
             raise _damaged_export(folder, f"it cannot be opened: {error}") from error
+        _keep_in_forks(weakref.ref(self._model))
 
     def __enter__(self) -> "FastTranslator":
         return self

@@ -180,10 +180,14 @@ class StoredIds:
             digest.update(os.pread(self._file, READ_IDS, position))
         return digest.hexdigest()
 
-    def _read_state(self) -> Tuple[int, int]:
-        """Return what changes with the content: the size of the file, and its time."""
+    def _read_state(self) -> Tuple[int, int, int]:
+        """Return what changes with the content: the size of the file, and its times.
+
+        Who writes may set the time of the last modification, as rsync does; the time of
+        the last change of the inode is the kernel's.
+        """
         status = os.fstat(self._file)
-        return status.st_size, status.st_mtime_ns
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class Split:

@@ -70,6 +70,18 @@ def test_without_dropout_it_encodes_as_sentencepiece(path, path_with_bytes, line
         assert vocabulary(model, 0).encode(line) == plain
 
 
+@pytest.mark.parametrize("word", ["Wiese" * 200, "Hunde🙂" * 60], ids=ascii)
+def test_very_long_words_are_encoded_without_dropout(path, path_with_bytes, word):
+    """Others are not; the word may be anywhere in a line."""
+    for model in (path, path_with_bytes):
+        plain, sampled = Vocabulary(model), vocabulary(model, 0.9)
+        assert sampled.encode(word) == plain.encode(word)
+        ids = sampled.encode(f"graue {word} grünen")
+        whole = plain.encode(word)
+        assert any(ids[i : i + len(whole)] == whole for i in range(len(ids)))
+        assert len(ids) > len(plain.encode(f"graue {word} grünen"))
+
+
 @pytest.mark.parametrize("dropout", [0, 0.5])
 def test_with_byte_fallback_any_text_can_be_copied(path_with_bytes, dropout):
     sampled = vocabulary(path_with_bytes, dropout)

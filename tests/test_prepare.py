@@ -240,12 +240,25 @@ def test_pairs_that_are_too_long_do_not_take_part_in_bpe_dropout(tmp_path, monke
     for side in ("source", "target"):
         assert load(long, "train", side) == load(short, "train", side)
     assert summary(long)["splits"]["train"]["too_long"] == 1
+    assert "grown" not in summary(long)["splits"]["train"]
+    limit = max(map(len, load(short, "train", "source")))
+    printed = corpora.command_output(
+        "prepare", "--out", long, "--vocab_from", short, "--bpe_dropout", "0.9",
+        "--max_length", str(limit),
+    )  # fmt: skip
+    [line] = [line for line in printed if line.startswith("train: ")][-1:]
+    grown = summary(long)["splits"]["train"]["grown"]
+    too_long = summary(long)["splits"]["train"]["too_long"]
+    assert too_long == grown + 1
+    words = f"{too_long} longer than {limit} pieces, {grown} of them only with BPE-drop"
+    assert words in line
 
 
 @pytest.mark.parametrize(
     "lines, flags, warning",
     [
         (["او می\u200cخواهد"], [], "loses U+200C ZERO WIDTH NON-JOINER; --normal"),
+        (["a می\u200cخواهد b"], [], r"'می\u200cخواهد' becomes 'می خواهد'"),
         (["½ Liter"], [], "'½' becomes '1⁄2', which loses U+00BD VULGAR FRACTION ONE"),
         (["Cafe\u0301"], [], "loses U+0065 LATIN SMALL LETTER E, U+0301 COMBINING"),
         (["Ж"], [], "'Ж' becomes '⁇', which loses U+0416"),

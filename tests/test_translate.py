@@ -80,7 +80,7 @@ def test_soft_hyphens_and_marks_of_direction_are_removed(run, trained):
     """From lines, prefixes and given translations; word joiners and BOMs, too."""
     plain, marked = "12 3 4", "\ufeff1\u00ad2\u200e \u20663\u2069 4\u2060"
     text = run(plain.encode(), "--scores")
-    warned = ["1 without its soft hyphens or marks of direction"]
+    warned = ["1 with soft hyphens or other display marks removed"]
     lines = f" {marked}\n".encode()  # no byte order mark of a file
     assert run(lines, "--scores", warned=warned) == text
     with Translator(trained) as translator:
@@ -92,8 +92,31 @@ def test_soft_hyphens_and_marks_of_direction_are_removed(run, trained):
             assert method([marked], [marked], *options) == of_plain
             with pytest.raises(ValueError, match="expected 1 target line, .* got 2"):
                 method([plain], [plain, plain], *options)
-    meaningful = "1\u200b2\u200c3\u200d"  # as in Khmer, Persian and Hindi
-    assert remove_display_marks(meaningful) == meaningful
+
+
+@pytest.mark.parametrize("mark", "\u00ad\u034f\u200b\u200c\u200d\ufe0f", ids=ascii)
+@pytest.mark.parametrize(
+    "word", ["Hu{}nd", "{}Hund, ", "Hund{}.", "Hund{}", "Hu\u0308{}t"]
+)
+def test_marks_in_words_of_latin_letters_are_removed(word, mark):
+    plain = word.format("")
+    assert remove_display_marks(word.format(mark)) == plain
+    assert remove_display_marks(f"der {word.format(2 * mark)} b") == f"der {plain} b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\u200b2\u200c3\u200d",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian
+        "USB\u200c\u0647\u0627",
+        "\u0915\u094d\u200d\u0937",  # Hindi
+        "\u1780\u200bUSB\u200b\u1781",  # Khmer
+        "\U0001f469\u200d\U0001f4bb a \u2764\ufe0f b",  # emoji
+    ],
+)
+def test_marks_that_distinguish_words_are_left(text):
+    assert remove_display_marks(text) == text
 
 
 def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):

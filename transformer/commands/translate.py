@@ -30,9 +30,10 @@ With --engine ctranslate2, the first answer takes half a second instead of five:
 docs/serving.md.
 
 Soft hyphens and marks of direction, which only change how a text is displayed, are
-removed. Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one
-line on stderr, and so are translations that are as long as --max_extra_length allows:
-they may end in mid-sentence.
+removed, and zero-width characters in words of Latin letters. Odd lines (empty, not
+UTF-8, truncated, ...) are counted, and reported in one line on stderr, and so are
+translations that are as long as --max_extra_length allows: they may end in
+mid-sentence.
 """
 
 import argparse

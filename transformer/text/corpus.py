@@ -302,9 +302,12 @@ def describe_dropped(entry: Dict[str, Any]) -> str:
     Args:
       entry: the entry of a split in corpus.json.
     """
+    descriptions = dict(REASONS)
+    if entry.get("grown"):
+        descriptions["too_long"] += ", {grown:,} of them only with BPE-dropout"
     return ", ".join(
         f"{entry[reason]:,} {description.format(**entry)}"
-        for reason, description in REASONS.items()
+        for reason, description in descriptions.items()
         if reason in entry
     )
 
@@ -345,6 +348,8 @@ def make_encoder(
             reason = reason_to_drop(ids, options)
             if reason:
                 dropped[reason] += 1
+                if options.bpe_dropout and reason == "too_long":
+                    dropped["grown"] += 1
             else:
                 pairs.append(ids)
         lengths = []
@@ -431,6 +436,8 @@ def encode_split(
         "too_long": counts.dropped["too_long"],
         "max_length": options.max_length,
     }
+    if counts.dropped["grown"]:
+        entry["grown"] = counts.dropped["grown"]
     if options.max_ratio:
         entry.update(ratio=counts.dropped["ratio"], max_ratio=options.max_ratio)
     if not entry["pairs"]:
@@ -553,6 +560,7 @@ def repeat_sentences(
     return np.concatenate([ids[:0], *repeated])
 
 
+MAX_WORDS = 4  # one word that becomes more is shown by its first
 UNKNOWN = "\u2047"  # ⁇, SentencePiece's text for unknown characters
 
 
@@ -600,8 +608,14 @@ def _describe_loss(
     side: str, num_lines: int, total: int, line: str, decoded: str
 ) -> LostText:
     """Return what is lost on a side, whose first changed line is `line`."""
-    words = itertools.zip_longest(line.split(), decoded.split(), fillvalue="")
-    before, after = next(pair for pair in words if pair[0] != pair[1])
+    words, others = line.split(), decoded.split()
+    pairs = enumerate(itertools.zip_longest(words, others, fillvalue=""))
+    i = next(i for i, (before, after) in pairs if before != after)
+    before = "".join(words[i : i + 1])
+    # A word may become several: they end where the next word begins.
+    ends = range(i + 1, i + 1 + MAX_WORDS)
+    end = next((end for end in ends if others[end:][:1] == words[i + 1 :][:1]), i + 1)
+    after = " ".join(others[i:end])
     lost = collections.Counter(line) - collections.Counter(decoded)
     characters = "".join(filter(_is_no_space, lost))
     has_unknown = decoded.count(UNKNOWN) > line.count(UNKNOWN)

@@ -42,10 +42,20 @@ MIN_UNITS = 8  # less text says nothing about it
 UNUSUAL_CATEGORIES = ("Cc", "Cf", "Zl", "Zp")
 
 # Characters that change only how text is displayed: the soft hyphen, marks of
-# direction, the word joiner, and the byte order mark. The other invisible characters
-# distinguish words: the zero-width space, joiner and non-joiner.
+# direction, the word joiner, and the byte order mark.
 DISPLAY_MARKS = re.compile(
     "[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
+)
+# Others do so in words of Latin letters, but distinguish words in Persian, Hindi or
+# Khmer, and emoji: the combining grapheme joiner, the zero-width space, non-joiner and
+# joiner, and variation selectors. They are removed between a Latin letter and another
+# or the end of the word, and at the beginning of a word.
+_LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
+_ACCENTS = "\u0300-\u034e\u0350-\u036f"
+_MARKS = "[\u034f\u200b-\u200d\ufe00-\ufe0f]"
+LATIN_MARKS = re.compile(
+    f"(?<=[{_LATIN}{_ACCENTS}]){_MARKS}+(?!{_MARKS})(?=[{_LATIN}{_ACCENTS}]|\\W|$)"
+    f"|(?<!\\S){_MARKS}+(?=[{_LATIN}])"
 )
 
 
@@ -430,7 +440,7 @@ def remove_display_marks(text: str) -> str:
 
     A vocabulary would split the word "Hu\u00adnd", which looks like "Hund".
     """
-    return DISPLAY_MARKS.sub("", text)
+    return LATIN_MARKS.sub("", DISPLAY_MARKS.sub("", text))
 
 
 class LineEndCounter:
@@ -519,7 +529,7 @@ class TolerantReader:
             self.num_returns += line.count("\r")
             length = len(line)
             line = remove_display_marks(line)
-            self.counts["without its soft hyphens or marks of direction"] += (
+            self.counts["with soft hyphens or other display marks removed"] += (
                 len(line) < length
             )
             has_invisible = any(

@@ -34,6 +34,9 @@ VISIBLE_CATEGORIES = ("L", "N", "P", "S", "Co", "Cn")
 # replacement of a broken character, which the rule nmt_nfkc turns into a space.
 BLANKS = SPACE_MARK + UNKNOWN_CHARACTER + "\u115f\u1160\u3164\uffa0\u2800\ufffd"
 WORD = re.compile("▁?[^▁]+|▁")  # no piece extends across "▁", which is a space
+# BPE-dropout leaves longer words as they are: its time grows with the square of their
+# length, and so would they, beyond the largest number of pieces.
+MAX_DROPOUT_LENGTH = 256
 
 
 class Vocabulary(BaseVocabulary):
@@ -100,6 +103,7 @@ class DropoutVocabulary(Vocabulary):
     "BPE-Dropout: Simple and Effective Subword Regularization", section 3), so a word is
     encoded as "gr üne" in one copy of the text and as "grüne" in the next. The model
     learns how its pieces are composed, which regularizes training on a small corpus.
+    Words of more than MAX_DROPOUT_LENGTH characters are encoded without dropout.
 
     Args:
       path: a SentencePiece model of type "bpe"; its pieces are in the order in which
@@ -134,6 +138,9 @@ class DropoutVocabulary(Vocabulary):
     def encode(self, line: str) -> List[int]:
         ids: List[int] = []
         for word in WORD.findall(self.normalize(line)):
+            if len(word) > MAX_DROPOUT_LENGTH and self.normalize(word) == word:
+                ids += super().encode(word)
+                continue
             for piece in self._merge(word):
                 if piece in self._ids:
                     ids.append(self._ids[piece])

@@ -197,6 +197,11 @@ def test_the_search_stops_when_nothing_better_can_come(start):
         {"length_penalty": -1.0},  # the bound of the beam would be wrong
         {"no_repeat_ngram": -1},
         {"temperature": 0.0},
+        {"length_penalty": float("nan")},
+        {"length_penalty": "0.6"},
+        {"repetition_penalty": float("inf")},
+        {"top_p": 2.0},
+        {"beam_size": 2.5},
         {"length_penalty_form": "none"},
     ],
 )

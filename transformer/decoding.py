@@ -37,10 +37,9 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.layers import append_zeros, cast_to_int64, shape_list
 from transformer.blocks.masks import combine_masks
-from transformer.hparams import FIELDS
-from transformer.length_penalty import LENGTH_PENALTIES, length_penalty
+from transformer.hparams import FIELDS, refuse_outside_limits
+from transformer.length_penalty import length_penalty
 from transformer.runtime.errors import SettingsError
-from transformer.runtime.names import refuse_unknown
 from transformer.text.vocabulary import BOS, EOS, PAD
 
 # Within a search, ids and indices are int64: see `cast_to_int64`.
@@ -446,12 +445,14 @@ SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sampl
 
 def _check_options(options: SearchOptions) -> None:
     """Raise SettingsError for an option that the setting of its name cannot have."""
-    refuse_unknown("length_penalty_form", options.length_penalty_form, LENGTH_PENALTIES)
     for name, value in options._asdict().items():
-        if name in FIELDS and FIELDS[name].type in (int, float):
-            minimum = FIELDS[name].metadata["minimum"]
-            if isinstance(value, numbers.Real) and value < minimum:
-                raise SettingsError(f"{name}: expected {minimum} or more, got {value}")
+        if name not in FIELDS or tf.is_tensor(value):
+            continue
+        kind = type(FIELDS[name].default)
+        numeric: Any = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
+        if not isinstance(value, numeric):
+            raise SettingsError(f"{name}: expected {kind.__name__}, got {value!r}")
+        refuse_outside_limits(name, value)
 
 
 def _make_hypotheses(ids, scores) -> Hypotheses:

@@ -389,19 +389,23 @@ def search_settings(hp: HParams) -> Dict[str, Any]:
     return {name: getattr(hp, name) for name in DECODING if name not in left_out}
 
 
+def refuse_outside_limits(name: str, value: Any) -> None:
+    """Raise SettingsError if a setting is outside its limits, or no choice."""
+    limits = FIELDS[name].metadata
+    minimum = limits["minimum"]
+    below = limits["below"]
+    if FIELDS[name].type in (int, float) and not minimum <= value < below:
+        raise SettingsError(
+            f"{name}: expected {minimum} <= {name} < {below}, got {value}"
+        )
+    if limits["choices"]:
+        refuse_unknown(name, value, limits["choices"])
+
+
 def validate(hp: HParams) -> None:
     """Raise SettingsError for settings that cannot work."""
     for name, value in check_types(dataclasses.asdict(hp), "settings").items():
-        limits = FIELDS[name].metadata
-        minimum = limits["minimum"]
-        below = limits["below"]
-        choices = limits["choices"]
-        if FIELDS[name].type in (int, float) and not minimum <= value < below:
-            raise SettingsError(
-                f"{name}: expected {minimum} <= {name} < {below}, got {value}"
-            )
-        if choices:
-            refuse_unknown(name, value, choices)
+        refuse_outside_limits(name, value)
     for name in ("attention_dropout", "ffn_dropout"):
         if -1 < getattr(hp, name) < 0:
             raise SettingsError(

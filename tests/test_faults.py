@@ -1,6 +1,7 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
 
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import corpora
 import pytest
 
-from transformer import trainer
+from transformer import hparams, trainer
 from transformer.evaluation import Score, Scores
 from transformer.logdir import manifests
 from transformer.logdir.history import Lock, read_dev_scores
@@ -89,17 +90,73 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     corpora.assert_same_training(moved, whole)
 
 
-@pytest.mark.parametrize("name", ["hparams.json", "spm.model"])
-def test_what_translating_needs_is_written_again_if_somebody_removes_it(
-    digits, whole, tmp_path, before_update, capsys, name
+def empty(path):
+    path.write_bytes(b"")
+
+
+def replace_by_pipe(path):
+    path.unlink()
+    os.mkfifo(str(path))
+
+
+def replace_by_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE = [
+    ("hparams.json", pathlib.Path.unlink),
+    ("hparams.json", replace_by_pipe),
+    ("hparams.json", replace_by_folder),
+    ("hparams.json", lambda path: path.write_text("{}")),
+    ("spm.model", pathlib.Path.unlink),
+    ("spm.model", empty),
+    ("spm.model", replace_by_folder),
+]
+
+
+@pytest.mark.parametrize("name, damage", DAMAGE)
+def test_what_translating_needs_is_written_again_if_somebody_damages_it(
+    digits, whole, tmp_path, before_update, capsys, name, damage
 ):
-    before_update({6: (tmp_path / name).unlink})
+    before_update({6: lambda: damage(tmp_path / name)})
     corpora.run_train(digits, tmp_path, *corpora.HARD)
-    assert f"{name} had been removed from {tmp_path}" in capsys.readouterr().err
+    assert (
+        f"{name} had been removed or damaged in {tmp_path}" in capsys.readouterr().err
+    )
     content = (tmp_path / name).read_bytes()
     with open(os.path.join(whole, name), "rb") as file:
         assert content == file.read()
     corpora.assert_same_training(tmp_path, whole)
+    assert not manifests.find_fault(str(tmp_path / "model.ckpt-8"))
+
+
+@pytest.mark.parametrize("name", ["hparams.json", "spm.model"])
+def test_damage_after_the_last_checkpoint_is_mended_before_the_training_ends(
+    digits, whole, tmp_path, monkeypatch, name
+):
+    evaluate = trainer.Training.evaluate
+
+    def damage_and_evaluate(training):
+        evaluate(training)
+        if training.step == training.hp.max_steps:
+            empty(tmp_path / name)
+
+    monkeypatch.setattr(trainer.Training, "evaluate", damage_and_evaluate)
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
+    with open(os.path.join(whole, name), "rb") as file:
+        assert (tmp_path / name).read_bytes() == file.read()
+
+
+def test_settings_that_were_edited_during_training_stay(
+    digits, tmp_path, before_update
+):
+    def edit():
+        hparams.save(hparams.load(str(tmp_path), {"beam_size": 2}), str(tmp_path))
+
+    before_update({6: edit})
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
+    assert hparams.load(str(tmp_path)).beam_size == 2
 
 
 def test_a_vocabulary_that_cannot_be_written_again_ends_the_training(
@@ -115,7 +172,7 @@ def test_a_vocabulary_that_cannot_be_written_again_ends_the_training(
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(data, tmp_path / "logs", *corpora.HARD)
     assert stopped.value.code == 2
-    assert "spm.model is missing" in capsys.readouterr().err.splitlines()[-1]
+    assert "spm.model is missing or damaged" in capsys.readouterr().err.splitlines()[-1]
     assert manifests.list_steps(str(tmp_path / "logs")) == [4, 8]
 
 

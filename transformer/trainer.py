@@ -48,7 +48,7 @@ from transformer.runtime.errors import (
     LogDirectoryInUse,
     SettingsError,
 )
-from transformer.runtime.files import sha256_of
+from transformer.runtime.files import read_file, replace_file, sha256_of
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import PRECISIONS, compute_type, make_getter
 from transformer.runtime.progress import Progress, format_count, format_duration
@@ -645,6 +645,7 @@ class Training:
             if received:
                 raise Stopped(received)
             self.evaluate_if_due()
+        self.restore_damaged()
         self.report_end()
 
     def report_end(self) -> None:
@@ -781,47 +782,85 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint if training can continue from it."""
         self.guard.check_before_saving(self.step)
-        if self.try_to_write(
-            checkpoints.save,
-            self.session,
-            self.graph.saver,
-            self.logdir,
-            self.step,
-            self.hp.keep_checkpoints,
-            {"settings": hparams.model_settings(self.hp), "corpus": self.checksums},
-        ):
-            self.last_saved_step = self.step
-            self.try_to_write(self.restore_removed)
+        self.try_to_write(self.write_checkpoint)
 
-    def restore_removed(self) -> None:
-        """Write the settings and the vocabulary again if somebody removed them.
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint, and before it what its manifest refers to.
+
+        Raises:
+          OSError: the checkpoint, the settings or the vocabulary cannot be written.
+        """
+        try:
+            self.restore_damaged()
+        finally:
+            checkpoints.save(
+                self.session,
+                self.graph.saver,
+                self.logdir,
+                self.step,
+                self.hp.keep_checkpoints,
+                {"settings": hparams.model_settings(self.hp), "corpus": self.checksums},
+            )
+            self.last_saved_step = self.step
+
+    def write_best(self) -> None:
+        """Copy the checkpoint of this step as the best one; see `write_checkpoint`."""
+        self.restore_damaged()
+        checkpoints.save_best(self.logdir, self.step)
+
+    def restore_damaged(self) -> None:
+        """Write the settings and the vocabulary again if they were removed or damaged.
 
         Without them, nothing could translate with the checkpoints.
 
         Raises:
           OSError: they cannot be written, or the data folder has another vocabulary.
         """
-        names = [hparams.FILE_NAME, *itertools.chain(*FILE_NAMES)]
-        removed = [
+        names = [*itertools.chain(*FILE_NAMES), hparams.FILE_NAME]
+        damaged = [
             name
             for name in names
-            if name in (hparams.FILE_NAME, *self.checksums)
-            and not os.path.lexists(os.path.join(self.logdir, name))
+            if name in (hparams.FILE_NAME, *self.checksums) and not self.is_intact(name)
         ]
-        if not removed:
+        if not damaged:
             return
-        for name in set(removed).intersection(self.checksums):
+        for name in damaged:
+            path = os.path.join(self.logdir, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.rmdir(path)  # fails if there is something in it
+            if name == hparams.FILE_NAME:
+                hparams.save(self.hp, self.logdir)
+                continue
             original = os.path.join(self.hp.data, name)
             if sha256_of(original) != self.checksums[name]:
                 raise OSError(
-                    f"{self.logdir}: {name} is missing, and {original} is another one"
+                    f"{self.logdir}: {name} is missing or damaged, and {original} is "
+                    "another one"
                 )
-        copy_vocabularies(self.hp.data, self.logdir)
-        hparams.save(self.hp, self.logdir)
+            with replace_file(path, "wb") as file:
+                file.write(read_file(original))
         self.progress.say(
-            f"step {self.step}: {', '.join(removed)} had been removed from "
+            f"step {self.step}: {', '.join(damaged)} had been removed or damaged in "
             f"{self.logdir}, written again"
         )
+
+    def is_intact(self, name: str) -> bool:
+        """Return whether a file of the log directory has what translating needs.
+
+        Settings that do not change the model may have been edited.
+
+        Args:
+          name: that of the settings or of a vocabulary.
+        """
+        try:
+            if name != hparams.FILE_NAME:
+                path = os.path.join(self.logdir, name)
+                return sha256_of(path) == self.checksums[name]
+            is_complete = set(hparams.read(self.logdir)) == set(hparams.FIELDS)
+            model = hparams.model_settings(hparams.load(self.logdir))
+            return is_complete and model == hparams.model_settings(self.hp)
+        except (OSError, ValueError):
+            return False
 
     def try_to_write(self, function: Callable, *args) -> bool:
         """Call a function that writes to disk; return whether it succeeded.
@@ -891,9 +930,7 @@ class Training:
                 "minutes": self.meter.minutes(),
             },
         )
-        if not is_best or self.try_to_write(
-            checkpoints.save_best, self.logdir, self.step
-        ):
+        if not is_best or self.try_to_write(self.write_best):
             # This comes last: a step with dev scores is not evaluated again.
             self.try_to_write(self.scores.add, row)
         self.progress.say(

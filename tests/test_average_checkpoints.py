@@ -146,3 +146,19 @@ def test_nothing_is_overwritten(logdir, tmp_path, capsys):
     )
     assert "expected a new folder" in message
     assert corpora.read_tree(logdir) == before
+
+
+def test_the_newest_and_the_best_exclude_each_other(logdir, tmp_path, capsys):
+    flags = ["--logdir", logdir, "--out", tmp_path / "out", "--last", "2", "--best"]
+    message = corpora.refusal(capsys, "average", *flags, "2")
+    assert "--last and --best: expected one of them, got both" in message
+
+
+@pytest.mark.parametrize("content", ["", '{"step": 6, "bl'])
+def test_the_best_without_dev_scores(logdir, tmp_path, capsys, content):
+    copied = corpora.copy_folder(logdir, tmp_path / "copied")
+    with open(os.path.join(copied, DEV_SCORES), "w") as file:
+        file.write(content)
+    flags = ["--logdir", copied, "--out", tmp_path / "out", "--best", "2"]
+    message = corpora.refusal(capsys, "average", *flags)
+    assert f"{DEV_SCORES}: expected dev scores to choose checkpoints by" in message

@@ -18,7 +18,8 @@ from transformer import hparams
 from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores
 from transformer.logdir.names import BEST
-from transformer.text.data_folder import name_text, read_parallel
+from transformer.runtime.files import read_file
+from transformer.text.data_folder import name_text, read_parallel, text_paths
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -398,3 +399,32 @@ def test_files_of_different_lengths_are_refused_before_the_work(
         os.remove(path)
     flags[3:] = ["--compare", other, "--checkpoint", "240"]
     assert f"a step of [160, 200] in {other}" in refused(capsys, moved, *flags)
+
+
+def test_results_overwrite_nothing_that_was_read(
+    moved, digits, test_files, tmp_path, capsys
+):
+    """An output may be neither an input, by whatever name, nor the other output."""
+    reference = corpora.write_lines(
+        tmp_path / "q.en", corpora.read_lines(test_files[1])
+    )
+    link, hard_link = str(tmp_path / "link"), str(tmp_path / "hard")
+    os.symlink(reference, link)
+    os.link(reference, hard_link)
+    settings, new = os.path.join(moved, "hparams.json"), str(tmp_path / "new")
+    files = ["--files", test_files[0], reference]
+    split = text_paths(digits, "test")[1]
+    for flags, other in [
+        (["--references", reference, "--sentence_scores", reference], "--references"),
+        ([*files, "--sentence_scores", link], "--files"),
+        ([*files, "--json", hard_link], "--files"),
+        (["--compare", reference, "--json", reference], "--compare"),
+        (["--json", settings], "--logdir"),
+        (["--json", split], "--data"),
+        (["--json", new, "--sentence_scores", os.path.relpath(new)], "--json"),
+    ]:
+        before = list(map(read_file, (reference, settings, split)))
+        line = refused(capsys, moved, "--data", digits, *flags)
+        assert f"got a file of {other}, which it would overwrite" in line
+        assert before == list(map(read_file, (reference, settings, split)))
+        assert not os.path.exists(new)

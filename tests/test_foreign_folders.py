@@ -9,10 +9,12 @@ import contextlib
 import functools
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 
 import corpora
@@ -611,3 +613,21 @@ def test_a_line_removed_from_the_settings_is_missed(logdir):
     write_settings(logdir, num_heads=None)
     with pytest.raises(ValueError, match="lacks num_heads, but .* trained with 4"):
         newest(logdir)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"data": "x', b"\xff\xfe{}", b"[]"])
+def test_the_advice_for_damaged_settings_brings_them_back(
+    trained, tmp_path, capsys, content
+):
+    logdir = corpora.copy_folder(trained, tmp_path / "my logs")
+    path = pathlib.Path(logdir, "hparams.json")
+    settings = hparams.load(logdir)
+    path.write_bytes(content)
+    message = corpora.refusal(capsys, "translate", "--logdir", logdir)
+    command = message[message.index("tail -n 1") :]
+    subprocess.run(command, shell=True, check=True)
+    assert hparams.load(logdir) == settings
+    path.write_bytes(content)
+    os.remove(os.path.join(logdir, "run.jsonl"))
+    message = corpora.refusal(capsys, "translate", "--logdir", logdir)
+    assert message.rstrip().endswith("put back a copy of it")

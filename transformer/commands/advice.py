@@ -9,6 +9,7 @@ import shlex
 from typing import Any, Callable, Dict, Type
 
 from transformer.commands.terminal import command_line, command_name
+from transformer.logdir.names import RUN, SETTINGS
 from transformer.runtime import errors
 
 
@@ -44,6 +45,22 @@ def advise_on_sides(error: errors.SidesInOneFile) -> str:
     """Return how to name one of the texts in a file."""
     names = [f"{error.path}#{label}" for label in error.labels]
     return f"name one of them: {' or '.join(map(shlex.quote, names[:4]))}"
+
+
+def advise_on_json(error: errors.JsonFileError) -> str:
+    """Return how to get the settings of a log directory back."""
+    logdir, name = os.path.split(error.path)
+    if name != SETTINGS:
+        return ""
+    run = os.path.join(logdir, RUN)
+    if not os.path.isfile(run):
+        return "put back a copy of it"
+    program = "import json, sys; print(json.dumps(json.load(sys.stdin)['settings']))"
+    return (
+        "put back a copy of it, or the settings with which training last began: "
+        f"tail -n 1 {shlex.quote(run)} | python3 -c {shlex.quote(program)} > "
+        f"{shlex.quote(error.path)}"
+    )
 
 
 # Programs that unpack an archive, and those that decompress a stream.
@@ -139,6 +156,7 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         "or use --engine tensorflow"
     ),
     errors.ExportDiffers: lambda error: "use --engine tensorflow",
+    errors.JsonFileError: advise_on_json,
     errors.LogDirectoryNotFound: lambda error: f"{command_name('train')} writes one",
     errors.LogDirectoryInUse: lambda error: "choose another --logdir",
     errors.CorpusChanged: lambda error: (

@@ -9,13 +9,14 @@ The result is a log directory that all other commands can use.
 """
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.logdir import manifests
-from transformer.logdir.names import BEST, REGULAR
+from transformer.logdir.names import BEST, DEV_SCORES, REGULAR
 from transformer.runtime.errors import SettingsError
 from transformer.runtime.files import new_folder, refuse_used, sweep_beside
 from transformer.text.vocabulary import copy_vocabularies
@@ -23,12 +24,15 @@ from transformer.text.vocabulary import copy_vocabularies
 if TYPE_CHECKING:
     import numpy as np
 
+LAST = 5  # how many checkpoints, if neither --last nor --best says it
+
 
 def parser() -> cli.Parser:
     """Make the parser of the command line."""
     parser = cli.make_parser("average", __doc__)
     cli.add_logdir(parser)
-    cli.add_number(parser, "last", 5, "how many of the newest checkpoints")
+    cli.add_number(parser, "last", LAST, "how many of the newest checkpoints")
+    parser.set_defaults(last=None)  # whether it was given counts
     cli.add_number(
         parser,
         "best",
@@ -43,13 +47,19 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Read the checkpoints, average them, and write the result."""
+    if args.best and args.last is not None:
+        raise ValueError(
+            "--last and --best: expected one of them, got both; leave one out"
+        )
     sweep_beside(args.out)
     refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    averaged = average_kept(args.logdir, args.last, args.best, args.warn)
+    averaged = average_kept(
+        args.logdir, LAST if args.last is None else args.last, args.best, args.warn
+    )
     with new_folder(args.out, "--out") as out:
         copy_vocabularies(args.logdir, out)
         hparams.save(hp, out)
@@ -92,6 +102,12 @@ def average_kept(
     if best:
         flag, count, kind = "--best", best, "checkpoints with a dev score"
         ranked = history.rank_evaluated_steps(logdir)
+        if not ranked:
+            raise SettingsError(
+                f"{os.path.join(logdir, DEV_SCORES)}: expected dev scores to choose "
+                "checkpoints by, got none: it is missing, empty or damaged; put back a "
+                "copy of it, or average the newest checkpoints, with --last"
+            )
         steps = [step for step in ranked if step in set.union(*kept)]
     else:
         flag, count, kind = "--last", last, "checkpoints"

@@ -22,6 +22,7 @@ import argparse
 import atexit
 import contextlib
 import errno
+import glob
 import io
 import os
 import re
@@ -29,7 +30,17 @@ import shutil
 import signal
 import sys
 import tempfile
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Union
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Union,
+)
 
 from transformer.commands.advice import advice_for
 from transformer.commands.terminal import (
@@ -39,10 +50,12 @@ from transformer.commands.terminal import (
     command_name,
     make_warn,
 )
+from transformer.logdir.names import ESSENTIAL
 from transformer.runtime.errors import REFUSED
 from transformer.runtime.files import UNFINISHED
 from transformer.runtime.names import describe_unknown
 from transformer.runtime.signals import SIGNALS, Stopped, handle_signals
+from transformer.text.lines import split_label
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -275,6 +288,45 @@ def parse(parser: Parser, argv: List[str]) -> argparse.Namespace:
                 parser.error(message + "; --help lists them all")
         words.append(flag + equals + value)
     return parser.parse_args(words)
+
+
+# --- Files to write -------------------------------------------------------------------
+
+
+def refuse_overwriting(
+    outputs: Dict[str, Optional[str]], inputs: Dict[str, Iterable[str]]
+) -> None:
+    """Raise ValueError if a file to write is a file to read, or another one to write.
+
+    Pipes and devices can be both.
+
+    Args:
+      outputs: flag → the file that it names, or None.
+      inputs: flag → the files that it names; the folders among them are log
+        directories, whose settings, history, vocabulary and checkpoints count.
+    """
+    taken = []
+    for flag, paths in inputs.items():
+        for path in paths:
+            if os.path.isdir(path):
+                for pattern in ESSENTIAL:
+                    pattern = os.path.join(glob.escape(path), pattern)
+                    taken += [(flag, name) for name in glob.glob(pattern)]
+            else:
+                taken.append((flag, split_label(path)[0]))
+    for flag, output in outputs.items():
+        if not output or (os.path.exists(output) and not os.path.isfile(output)):
+            continue
+        for other_flag, other in taken:
+            is_same = os.path.realpath(output) == os.path.realpath(other)
+            if os.path.exists(output) and os.path.exists(other):
+                is_same = os.path.samefile(output, other)
+            if is_same:
+                raise ValueError(
+                    f"{flag} {output}: expected a file of its own, got a file of "
+                    f"{other_flag}, which it would overwrite; choose another name"
+                )
+        taken.append((flag, output))
 
 
 # --- Errors and signals ---------------------------------------------------------------

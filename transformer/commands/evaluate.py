@@ -56,6 +56,7 @@ from transformer.text.data_folder import (
     name_text,
     read_parallel,
     read_translations,
+    text_paths,
 )
 from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_unmatched
@@ -144,12 +145,22 @@ def run(args: argparse.Namespace) -> None:
             files.refuse_missing_folder(path)
         if path and os.path.isdir(path):
             raise ValueError(f"--{flag}: expected a file, got a folder, {path}")
+    inputs = ("files", "references", "compare", "logdir")
+    cli.refuse_overwriting(
+        {"--json": args.json, "--sentence_scores": args.sentence_scores},
+        {f"--{name}": getattr(args, name) or () for name in inputs},
+    )
     if args.sentence_scores and args.checkpoint == ALL:
         raise ValueError(
             f"--sentence_scores: expected one checkpoint, got --checkpoint {ALL}"
         )
     changes = cli.read_settings(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
+    if not args.files:
+        cli.refuse_overwriting(
+            {"--json": args.json, "--sentence_scores": args.sentence_scores},
+            {"--data": text_paths(models[0][0].data, args.split)},
+        )
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
     text = text._replace(

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
             "does not translate with an ensemble"
         )
     [logdir] = args.logdir
+    cli.refuse_overwriting({"--out": args.out}, {"--logdir": args.logdir})
     hp = hparams.load(logdir, cli.read_settings(args, hparams.FIELDS))
     examples = args.examples or choose_dev_lines(hp.data, NUM_EXAMPLES)
     cli.start_tensorflow(args.verbose)

@@ -68,6 +68,9 @@ def run(args: argparse.Namespace) -> None:
     """Translate the sentences; write page and picture; print the translations."""
     refuse_flags(args)
     refuse_paths(args.html, args.out)
+    cli.refuse_overwriting(
+        {"--html": args.html, "--out": args.out}, {"--logdir": args.logdir}
+    )
     head = parse_head(args.head)
     settings = hparams.load_each(args.logdir, cli.read_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)

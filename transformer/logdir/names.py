@@ -54,6 +54,12 @@ BEFORE_SETTINGS = (
     *(SAVING, "*.ckpt-*", LATEST, DEV_SCORES, NAME_START + "*"),
 )
 
+# Patterns of what no command may overwrite with a result of its own.
+ESSENTIAL = (
+    *(SETTINGS, RUN, DEV_SCORES, "*.ckpt-*", LATEST),
+    *("spm*.model", "words*.tsv", "vocab*.subwords"),
+)
+
 
 def checkpoint_path(logdir: str, step: int, kind: str = REGULAR) -> str:
     """Return the path of a checkpoint, without file extensions.

@@ -258,6 +258,18 @@ class FileError(TransformerError):
         self.path = path
 
 
+class JsonFileError(TransformerError):
+    """A file is not JSON, or not the object that it should be: it is damaged.
+
+    Attributes:
+      path: where it is.
+    """
+
+    def __init__(self, message: str, path: str):
+        super().__init__(message)
+        self.path = path
+
+
 class OutputFolderError(TransformerError):
     """A folder cannot be written, or already contains something else."""
 

@@ -21,7 +21,12 @@ import tempfile
 from typing import IO, Any, Dict, Iterator, Sequence, Set, Tuple
 
 from transformer import __version__
-from transformer.runtime.errors import FileError, OutputFolderError, TransformerError
+from transformer.runtime.errors import (
+    FileError,
+    JsonFileError,
+    OutputFolderError,
+    TransformerError,
+)
 
 # The format of log directories and data folders, stored in hparams.json and
 # corpus.json. Raise it if earlier versions cannot read the new files; CONTRIBUTING.md
@@ -220,12 +225,12 @@ def read_stamped(path: str, expected: str) -> Tuple[Dict[str, Any], str]:
     try:
         content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise TransformerError(
-            f"{path}: expected {expected}, got invalid JSON ({error})"
+        raise JsonFileError(
+            f"{path}: expected {expected}, got invalid JSON ({error})", path
         ) from error
     if not isinstance(content, dict):
         kind = type(content).__name__
-        raise TransformerError(f"{path}: expected {expected}, got a {kind}")
+        raise JsonFileError(f"{path}: expected {expected}, got a {kind}", path)
     folder_format = content.pop("format", FOLDER_FORMAT)
     version = content.pop("version", "")
     if folder_format != FOLDER_FORMAT or type(folder_format) is not int:

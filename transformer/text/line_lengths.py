@@ -224,8 +224,10 @@ def _locate_shift(
     """Find the first and the last line of a shift that some windows have."""
     without = _correlate_windows(source, target, bounds, 0)
     shifted = _correlate_windows(source, target, bounds, shift)
-    fits = (without < LOW) | ~(shifted <= without)  # True where the target has ended
     index = next((i for i in windows if shifted[i] > without[i]), windows[0])
+    # More lines may be lost, which is another shift. NaN beyond the target: True.
+    low = np.fmax(LOW, shifted[index] / 2)
+    fits = (without < low) | ~(shifted <= without)
     last = bounds[_end_of_run(fits, index)]
     index = len(fits) - _end_of_run(fits[::-1], len(fits) - 1 - index)
     size = bounds[1]
@@ -248,8 +250,9 @@ def _find_beginning(
 ) -> int:
     """Return the index of the line, between two, from which a shift fits better."""
     lines = np.arange(max(begin, -shift), min(end, len(target) - shift))
-    without = (source[lines] - target[lines]) ** 2
-    shifted = (source[lines] - target[lines + shift]) ** 2
+    local = source[lines] - source[lines].mean()
+    without = (local - target[lines] + target[lines].mean()) ** 2
+    shifted = (local - target[lines + shift] + target[lines + shift].mean()) ** 2
     gains = np.concatenate([[0.0], np.cumsum(without - shifted)])
     return int(lines[0] + gains.argmin())
 

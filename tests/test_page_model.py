@@ -394,6 +394,11 @@ def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
         capsys, "page", "--logdir", trained, trained, "--out", str(out)
     )
     assert "expected one log directory, got 2: a page does not" in refusal
+    before = corpora.read_tree(trained)
+    out = os.path.join(trained, "hparams.json")
+    refusal = corpora.refusal(capsys, "page", "--logdir", trained, "--out", out)
+    assert "got a file of --logdir" in refusal
+    assert corpora.read_tree(trained) == before
 
 
 # The kernels

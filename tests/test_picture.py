@@ -122,6 +122,7 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
         (["--out", "x.jpg"], "ends in .png, .svg, .pdf, got .jpg"),
         (["--html", "."], "expected a file, got a folder"),
         (["--html", "none/x.html"], "the folder none is missing"),
+        (["--out", "x.svg", "--html", "./x.svg"], "got a file of --html"),
         (["--out", "x.png", "--head", "9"], "expected 1 to 4"),
     ],
 )

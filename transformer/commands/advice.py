@@ -48,12 +48,10 @@ def advise_on_sides(error: errors.SidesInOneFile) -> str:
 
 
 def advise_on_json(error: errors.JsonFileError) -> str:
-    """Return how to get the settings of a log directory back."""
+    """Return how to get a file back, for example the settings of a log directory."""
     logdir, name = os.path.split(error.path)
-    if name != SETTINGS:
-        return ""
     run = os.path.join(logdir, RUN)
-    if not os.path.isfile(run):
+    if name != SETTINGS or not os.path.isfile(run):
         return "put back a copy of it"
     program = "import json, sys; print(json.dumps(json.load(sys.stdin)['settings']))"
     return (

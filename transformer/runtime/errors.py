@@ -31,6 +31,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── VariableNamesError        its variables have other names
     │   └── WeightsNotFinite          it has NaN or infinity
     ├── FileError                 a pipe or a folder is where a file should be
+    │   └── JsonFileError             a file is not the JSON that it should be
     ├── OutputFolderError         a folder cannot be written, or has other content
     ├── LogDirectoryError         a log directory cannot be used as it is
     │   ├── LogDirectoryNotFound      a folder is not a log directory
@@ -258,16 +259,8 @@ class FileError(TransformerError):
         self.path = path
 
 
-class JsonFileError(TransformerError):
-    """A file is not JSON, or not the object that it should be: it is damaged.
-
-    Attributes:
-      path: where it is.
-    """
-
-    def __init__(self, message: str, path: str):
-        super().__init__(message)
-        self.path = path
+class JsonFileError(FileError):
+    """A file is not JSON, or not the object that it should be: it is damaged."""
 
 
 class OutputFolderError(TransformerError):

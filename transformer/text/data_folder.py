@@ -198,9 +198,9 @@ def read_summary(folder: str) -> Dict[str, Any]:
         )
     try:
         summary = read_json(path, "the summary of a data folder")
-    except FileError:
-        raise
     except ValueError as error:
+        if type(error) is FileError:  # it is a pipe, for example
+            raise
         raise DataFolderChanged(str(error), folder) from error
     try:
         languages = (summary["source_lang"], summary["target_lang"])

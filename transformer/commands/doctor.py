@@ -213,7 +213,8 @@ def find_misaligned_training(data: str) -> str:
             lengths.append(np.diff(open_integers(path)))
     if len(lengths) < 2 or len(lengths[0]) != len(lengths[1]):
         return ""
-    misalignment = find_misalignment(*lengths, word_length=WORD_PIECES)
+    source, target = lengths
+    misalignment = find_misalignment(source, target, word_length=WORD_PIECES)
     if not misalignment:
         return ""
     return (

@@ -7,7 +7,7 @@ compared with the next one of the other side, or the one before.
 """
 
 import math
-from typing import NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -257,7 +257,7 @@ def _find_beginning(
     return int(lines[0] + gains.argmin())
 
 
-def _end_of_run(is_low: Sequence[bool], index: int) -> int:
+def _end_of_run(is_low: Any, index: Any) -> int:
     """Return the index of the first two windows after `index` that are not low."""
     while any(is_low[index : index + 2]):
         index += 1

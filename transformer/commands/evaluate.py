@@ -156,12 +156,12 @@ def run(args: argparse.Namespace) -> None:
         )
     changes = cli.read_settings(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
+    encoder = evaluation.load_sentence_encoder() if args.semantic else None
     if not args.files:
         cli.refuse_overwriting(
             {"--json": args.json, "--sentence_scores": args.sentence_scores},
             {"--data": text_paths(models[0][0].data, args.split)},
         )
-    encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
     text = text._replace(
         more_references=[

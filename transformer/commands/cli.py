@@ -55,7 +55,6 @@ from transformer.runtime.errors import REFUSED
 from transformer.runtime.files import UNFINISHED
 from transformer.runtime.names import describe_unknown
 from transformer.runtime.signals import SIGNALS, Stopped, handle_signals
-from transformer.text.lines import split_label
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -313,7 +312,7 @@ def refuse_overwriting(
                     pattern = os.path.join(glob.escape(path), pattern)
                     taken += [(flag, name) for name in glob.glob(pattern)]
             else:
-                taken.append((flag, split_label(path)[0]))
+                taken.append((flag, path))
     for flag, output in outputs.items():
         if not output or (os.path.exists(output) and not os.path.isfile(output)):
             continue

@@ -58,7 +58,7 @@ from transformer.text.data_folder import (
     read_translations,
     text_paths,
 )
-from transformer.text.lines import describe_line_ends
+from transformer.text.lines import describe_line_ends, split_label
 from transformer.text.pair_checks import describe_unmatched
 
 ALL = "all"  # every checkpoint that is kept
@@ -148,7 +148,10 @@ def run(args: argparse.Namespace) -> None:
     inputs = ("files", "references", "compare", "logdir")
     cli.refuse_overwriting(
         {"--json": args.json, "--sentence_scores": args.sentence_scores},
-        {f"--{name}": getattr(args, name) or () for name in inputs},
+        {
+            f"--{name}": [split_label(path)[0] for path in getattr(args, name) or ()]
+            for name in inputs
+        },
     )
     if args.sentence_scores and args.checkpoint == ALL:
         raise ValueError(

@@ -171,14 +171,18 @@ def test_drain_waits_for_every_accepted_request_and_says_how_long(
     monkeypatch.setattr(service, "SECONDS_TO_STOP", 0.2)
     monkeypatch.setattr(jobs, "MAX_BATCH_SIZE", 1)
     texts = [f"text {i}" for i in range(6)]
+    all_accepted = threading.Event()
 
     def translate(requests):
+        all_accepted.wait(60)
         time.sleep(0.4)
         return Echo.translate(model, requests)
 
     model.translate = translate
     with serve([model]) as server:
         threads, answers = start_clients(server, texts)
+        corpora.wait_until(lambda: len(server.jobs) == 5)  # one is being translated
+        all_accepted.set()
         corpora.wait_until(lambda: len(server.jobs) == 4)
         with caplog.at_level(logging.INFO, "transformer.service"):
             server.drain()

@@ -354,7 +354,7 @@ def test_a_wide_beam_finds_all_whatever_the_scores(start, form, penalty, keep_op
     narrow = options._replace(beam_size=3, n_best=3)
     of_one = options._replace(beam_size=1, n_best=1)
     session, _ = start()
-    wide, *others = session.run(
+    wide, *narrower = session.run(
         [
             tables.search(beam, limit, options),
             tables.search(beam, limit, narrow),
@@ -373,10 +373,12 @@ def test_a_wide_beam_finds_all_whatever_the_scores(start, form, penalty, keep_op
         )
         assert_same(list_hypotheses(wide, line), expected[:260])
         score_of_pieces = {pieces: score for score, pieces in expected}
-        for hypotheses in others:
+        for hypotheses in narrower:
             for score, pieces in list_hypotheses(hypotheses, line):
                 np.testing.assert_allclose(score, score_of_pieces[pieces], **CLOSE)
-        of_one, greedily = (list_hypotheses(found, line) for found in others[1:3])
+        of_one, greedily = (
+            list_hypotheses(hypotheses, line) for hypotheses in narrower[1:3]
+        )
         assert_same(of_one, greedily)
 
 

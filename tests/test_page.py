@@ -653,8 +653,8 @@ def test_a_focused_word_says_where_it_looks(page):
         "const most = Math.max(...row);"
         "return [columnLabels[row.indexOf(most)], most, rowLabels[1]]; })()"
     )
-    said = page.run("byId('cell').textContent")
-    assert said.startswith(f"“{row}” looks at “{label}” {weight:.2f}")
+    sentence = page.run("byId('cell').textContent")
+    assert sentence.startswith(f"“{row}” looks at “{label}” {weight:.2f}")
     page.run("document.querySelector('[data-chip=\"column-0\"]').focus()")
     assert "is looked at by" in page.run("byId('cell').textContent")
 

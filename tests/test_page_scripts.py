@@ -76,10 +76,10 @@ def test_a_text_is_split_into_sentences():
 
 
 def test_a_text_is_limited_at_a_space():
-    kept = run_node(
+    texts = run_node(
         "return [limitText(input), limitText('kurz ')];",
         "Wort 😀 " * 5000,
         ["sentences.js"],
     )
-    assert kept[1] == "kurz "
-    assert 19_990 <= len(kept[0]) <= 20_000 and kept[0].endswith(("Wort", "😀"))
+    assert texts[1] == "kurz "
+    assert 19_990 <= len(texts[0]) <= 20_000 and texts[0].endswith(("Wort", "😀"))

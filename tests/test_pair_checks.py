@@ -94,10 +94,11 @@ def test_a_shift_is_found_to_the_end_in_lines_that_alternate(shift, first):
     assert even > 0.3
     assert find_misalignment(source, target) is None
     shifted = np.concatenate([target[:first], np.roll(target[first:], shift)])
-    found = find_misalignment(source, shifted)
-    assert found.shift == shift
-    assert abs(found.first - (first + 1 + max(0, -shift))) <= max(20, abs(shift))
-    assert found.last == 3000 and found.to_end
+    misalignment = find_misalignment(source, shifted)
+    assert misalignment.shift == shift
+    distance = abs(misalignment.first - (first + 1 + max(0, -shift)))
+    assert distance <= max(20, abs(shift))
+    assert misalignment.last == 3000 and misalignment.to_end
     lost = find_misalignment(np.delete(source, [300, 900, 1500]), target[:-3])
     assert lost.shift == 1 and lost.to_end
 

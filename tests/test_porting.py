@@ -319,15 +319,6 @@ def test_changes_of_forks_are_named(folder, capsys):
     )
 
 
-NORM = """
-def ln(inputs, epsilon=1e-8, scope="ln"):
-    with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-        width = inputs.get_shape()[-1:]
-        mean, variance = tf.nn.moments(inputs, [-1], keep_dims=True)
-        beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
-        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
-        return gamma * (inputs - mean) / (variance + epsilon) ** 0.5 + beta
-"""
 PACKAGE_FILES = {
     "net/__init__.py": "from .settings import EPSILON\n",
     "net/settings.py": """
@@ -373,7 +364,7 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True, l2_reg=0
     return (outputs, table) if with_t else outputs
 
 """
-    + NORM.replace("1e-8", "EPSILON"),
+    + tutorials.KYUBYONG_NORM.replace("1e-8", "EPSILON"),
 }
 
 
@@ -402,12 +393,14 @@ def label_smoothing(inputs, epsilon=0.1):
 
 
 def test_what_a_file_defines_before_it_fails_is_measured(folder, capsys):
-    path = folder("train.py", TRAINS + NORM + AFTER_IT)
+    path = folder("train.py", TRAINS + tutorials.KYUBYONG_NORM + AFTER_IT)
     lines = run_port(capsys, "--run", path, status=2).splitlines()
     assert lines[1].startswith("  could not be run: FileNotFoundError: ")
     assert lines[1].endswith("; what it defines before that is measured")
     assert lines[2].startswith("  ln: same numbers: kyubyong ") and len(lines) == 4
-    path = folder("ends.py", TRAINS + NORM + "tf.app.run(lambda _: 0)\n")
+    path = folder(
+        "ends.py", TRAINS + tutorials.KYUBYONG_NORM + "tf.app.run(lambda _: 0)\n"
+    )
     assert run_port(capsys, "--run", path).count("same numbers: ") == 1
 
 
@@ -438,7 +431,7 @@ def ff(inputs, num_units, training=True, scope="positionwise_feedforward"):
 
 
 def test_arguments_are_matched_only_if_they_are_of_one_kind(folder, capsys):
-    path = folder("modules.py", KINDS + NORM)
+    path = folder("modules.py", KINDS + tutorials.KYUBYONG_NORM)
     output = run_port(capsys, "--run", path, status=1)
     verdicts = dict(
         line.strip().split(": ", 1) for line in output.splitlines() if ": " in line

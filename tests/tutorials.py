@@ -196,11 +196,7 @@ INTERHAT = modules(
         result="outputs, weights",
     )
 )
-KYUBYONG = """
-import numpy as np
-import tensorflow as tf
-
-
+KYUBYONG_NORM = """
 def ln(inputs, epsilon=1e-8, scope="ln"):
     with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
         width = inputs.get_shape()[-1:]
@@ -208,7 +204,15 @@ def ln(inputs, epsilon=1e-8, scope="ln"):
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
         gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
         return gamma * (inputs - mean) / (variance + epsilon) ** 0.5 + beta
+"""
+KYUBYONG = (
+    """
+import numpy as np
+import tensorflow as tf
 
+"""
+    + KYUBYONG_NORM
+    + """
 
 def scaled_dot_product_attention(Q, K, V, key_masks, causality=False, dropout_rate=0.,
                                  training=True, scope="scaled_dot_product_attention"):
@@ -276,6 +280,7 @@ def positional_encoding(inputs, maxlen, masking=True, scope="positional_encoding
         outputs = tf.nn.embedding_lookup(table, places)
         return tf.where(tf.equal(inputs, 0), inputs, outputs) if masking else outputs
 """
+)
 BOJONE = """
 import tensorflow as tf
 

@@ -60,18 +60,18 @@ def load_tests(test_file):
     tf.disable_v2_behavior()
     stand_ins.install()
     stand_ins.skip_init("tensor2tensor.models")  # it imports every model
-    ours = importlib.import_module(COMPAT)
+    compat = importlib.import_module(COMPAT)
     module = importlib.import_module(f"{TEST_FILES[test_file]}.{test_file}")
     for name in MODULES:
         replaced = importlib.import_module(name)
         if test_file != "transformer_test":
             short_name = name.rsplit(".", 1)[1]
             if hasattr(module, short_name):
-                setattr(module, short_name, ours)
+                setattr(module, short_name, compat)
             continue
-        for function in ours.__all__:
+        for function in compat.__all__:
             if hasattr(replaced, function):
-                setattr(replaced, function, getattr(ours, function))
+                setattr(replaced, function, getattr(compat, function))
     if test_file in EAGER:
         tf.enable_eager_execution()
     tests = {}

@@ -94,18 +94,18 @@ def check_broadcast(name: str, x, shape: str, sizes: Sequence[Optional[int]]) ->
         )
 
 
-def check_size(name: str, size, least: int = 1) -> int:
+def check_size(name: str, size, minimum: int = 1) -> int:
     """Convert a size, such as TensorFlow 1's `x.shape[-1]`, to an int.
 
     Raises:
-      ValueError: it is not an int of `least` or more.
+      ValueError: it is not an int of `minimum` or more.
     """
     try:
         result = operator.index(size)
     except TypeError:
-        result = least - 1
-    if result < least:
-        raise ValueError(f"{name}: expected an int of {least} or more, got {size!r}")
+        result = minimum - 1
+    if result < minimum:
+        raise ValueError(f"{name}: expected an int of {minimum} or more, got {size!r}")
     return result
 
 

@@ -98,7 +98,9 @@ def average_kept(
     """
     from transformer.logdir import checkpoints, history  # they need TensorFlow
 
-    kept = [set(manifests.list_steps(logdir, kind)) for kind in (REGULAR, BEST)]
+    steps_by_kind = [
+        set(manifests.list_steps(logdir, kind)) for kind in (REGULAR, BEST)
+    ]
     if best:
         flag, count, kind = "--best", best, "checkpoints with a dev score"
         ranked = history.rank_evaluated_steps(logdir)
@@ -108,10 +110,10 @@ def average_kept(
                 "checkpoints by, got none: it is missing, empty or damaged; put back a "
                 "copy of it, or average the newest checkpoints, with --last"
             )
-        steps = [step for step in ranked if step in set.union(*kept)]
+        steps = [step for step in ranked if step in set.union(*steps_by_kind)]
     else:
         flag, count, kind = "--last", last, "checkpoints"
-        steps = sorted(kept[0], reverse=True)
+        steps = sorted(steps_by_kind[0], reverse=True)
     if len(steps) < 2:
         raise SettingsError(
             f"{logdir}: expected two or more {kind} to average, got {len(steps)}; "
@@ -132,7 +134,7 @@ def average_kept(
     except Exception:  # there are several kinds for a file that vanished
         if all(
             before.issubset(manifests.list_steps(logdir, kind))
-            for kind, before in zip((REGULAR, BEST), kept)
+            for kind, before in zip((REGULAR, BEST), steps_by_kind)
         ):
             raise
     return average_kept(logdir, last, best, warn)

@@ -163,8 +163,10 @@ class Service:
         if path in LIBRETRANSLATE_PATHS:
             scope = {**scope, "path": path}
         if REFUSED_GZIP.search(headers.get("accept-encoding", "")):
-            others = [pair for pair in headers.raw if pair[0] != b"accept-encoding"]
-            scope = {**scope, "headers": others}
+            scope = {
+                **scope,
+                "headers": [x for x in headers.raw if x[0] != b"accept-encoding"],
+            }
         status = CLIENT_DISCONNECTED
 
         async def send_with_headers(message):

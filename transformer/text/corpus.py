@@ -608,14 +608,15 @@ def _describe_loss(
     side: str, num_lines: int, total: int, line: str, decoded: str
 ) -> LostText:
     """Return what is lost on a side, whose first changed line is `line`."""
-    words, others = line.split(), decoded.split()
-    pairs = enumerate(itertools.zip_longest(words, others, fillvalue=""))
+    words, decoded_words = line.split(), decoded.split()
+    pairs = enumerate(itertools.zip_longest(words, decoded_words, fillvalue=""))
     i = next(i for i, (before, after) in pairs if before != after)
     before = "".join(words[i : i + 1])
     # A word may become several: they end where the next word begins.
     ends = range(i + 1, i + 1 + MAX_WORDS)
-    end = next((end for end in ends if others[end:][:1] == words[i + 1 :][:1]), i + 1)
-    after = " ".join(others[i:end])
+    next_word = words[i + 1 :][:1]
+    end = next((end for end in ends if decoded_words[end:][:1] == next_word), i + 1)
+    after = " ".join(decoded_words[i:end])
     lost = collections.Counter(line) - collections.Counter(decoded)
     characters = "".join(filter(_is_no_space, lost))
     has_unknown = decoded.count(UNKNOWN) > line.count(UNKNOWN)

@@ -101,8 +101,8 @@ def pair_segments(
     else:
         return
     rest = [
-        [segment for segment in (first, *others) if segment]
-        for first, others in zip(pair, (source, target))
+        [segment for segment in (first, *later) if segment]
+        for first, later in zip(pair, (source, target))
     ]
     texts = [{segment.name: segment.text for segment in side} for side in rest]
     names, target_names = texts

@@ -356,6 +356,23 @@ def test_no_sentence_is_searched_twice_and_an_empty_one_not_at_all(trained, line
     assert searches == 2
 
 
+@needs_node
+def test_a_sentence_that_is_too_long_is_refused(trained, lines):
+    data = {
+        "weights": encode_base64(export(trained)),
+        "kernels": read_kernels(),
+        "text": " ".join(lines[:1] * 300),
+    }
+    body = """try {
+            engine.translate({ text: input.text });
+        } catch (error) {
+            return error.message;
+        }
+        return "";"""
+    message = run_node(MAKE_ENGINE + body, data)
+    assert re.fullmatch(r"The sentence has [\d,]+ pieces; at most \d+ .*", message)
+
+
 def assert_close(actual, expected, path=""):
     """Compare JSON; numbers may differ by 1e-4."""
     if isinstance(expected, dict):

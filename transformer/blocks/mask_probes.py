@@ -23,8 +23,10 @@ MAX_OPERATIONS = 200  # between the ids and a mask
 MAX_ELEMENTS = 2**22  # of a mask; more would take seconds
 # Operations whose outputs do not follow from their inputs.
 BARRIERS = ("Enter", "Exit", "Merge", "NextIteration", "PlaceholderWithDefault")
-# The meanings that were found in each graph, by the names of the masks.
-FOUND: MutableMapping[tf.Graph, Dict[Any, Optional[str]]] = weakref.WeakKeyDictionary()
+# The meanings of the masks of each graph, by their names.
+MEANINGS: MutableMapping[tf.Graph, Dict[Any, Optional[str]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def find_meaning(mask, is_bias: bool = False) -> Optional[str]:
@@ -41,7 +43,7 @@ def find_meaning(mask, is_bias: bool = False) -> Optional[str]:
     """
     if not hasattr(mask, "op"):  # an eager tensor
         return None
-    meanings = FOUND.setdefault(mask.graph, {})
+    meanings = MEANINGS.setdefault(mask.graph, {})
     if (mask.name, is_bias) not in meanings:
         meanings[mask.name, is_bias] = _find_meaning(mask, is_bias)
     return meanings[mask.name, is_bias]

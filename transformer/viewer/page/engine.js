@@ -32,9 +32,9 @@ class Engine {
   // The ids of a sentence, checked.
   encode(text) {
     const ids = this.source.encode(cleanText(text));
-    const most = Math.min(MAX_PIECES, this.settings.max_source_length);
-    if (ids.length > most) {
-      throw new Error(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${most} are translated.`);
+    const limit = Math.min(MAX_PIECES, this.settings.max_source_length);
+    if (ids.length > limit) {
+      throw new Error(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${limit} are translated.`);
     }
     return ids;
   }

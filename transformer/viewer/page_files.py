@@ -28,6 +28,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "server.js",
     "model_source.js",
     "compare.js",
+    "why.js",
     "view.js",
     "request.js",
     "main.js",

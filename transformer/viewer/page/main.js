@@ -19,6 +19,7 @@ function show() {
     byId(id).hidden = !hasInspection;
   }
   byId("comparison").hidden = !hasInspection || !page.other;
+  showWhy();
   if (hasInspection) {
     view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
@@ -307,6 +308,7 @@ function addListeners() {
   }
   addEventListener("resize", () => { if (page.inspection) { showAttention(); showTree(); } });
   document.querySelectorAll("[data-roving]").forEach(moveByArrows);
+  addWhyListeners();
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
   for (const tools of document.querySelectorAll(".exports")) {
     const of = tools.dataset.of;

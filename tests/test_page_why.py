@@ -44,12 +44,16 @@ def test_one_tab_is_chosen_and_only_its_panel_is_visible(page):
     for key, step in (("ArrowRight", 1), ("End", -1), ("Home", 0), ("ArrowLeft", -1)):
         before = names.index(page.run("view.tab"))
         page.press(key)
-        after = names[-1 if key == "End" else (before + step) % len(names) if step else 0]
+        after = names[
+            -1 if key == "End" else (before + step) % len(names) if step else 0
+        ]
         chosen = page.run(
             "[...document.querySelectorAll('#why [role=tab]')]"
             ".filter((tab) => tab.ariaSelected === 'true' && tab.tabIndex === 0"
             " && !byId(tab.getAttribute('aria-controls')).hidden).map(({id}) => id)"
         )
         assert chosen == [after] == [page.run("document.activeElement.id")]
-        hidden = page.run("document.querySelectorAll('#why [role=tabpanel][hidden]').length")
+        hidden = page.run(
+            "document.querySelectorAll('#why [role=tabpanel][hidden]').length"
+        )
         assert hidden == len(names) - 1

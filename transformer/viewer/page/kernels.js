@@ -104,7 +104,7 @@ class WasmKernels {
   row({ ins, paddedIns, scales, Type, address }, index) {
     const bytes = Type.BYTES_PER_ELEMENT;
     const weights = new Type(this.kernels.memory.buffer, address + index * paddedIns * bytes, ins);
-    return Float32Array.from(weights, (weight) => weight * scales[index]);
+    return new Float32Array(weights).map((weight) => weight * scales[index]);
   }
 
   // Store numbers; return their address.

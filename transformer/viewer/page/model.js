@@ -117,7 +117,12 @@ class Transformer {
   dense(x, scope) {
     const outputs = this.kernels.product(x, this.matrices.get(`${scope}/kernel`));
     const bias = this.vectors.get(`${scope}/bias`);
-    return bias ? outputs.map((value, i) => value + bias[i % bias.length]) : outputs;
+    for (let start = 0; bias && start < outputs.length; start += bias.length) {
+      for (let i = 0; i < bias.length; i += 1) {
+        outputs[start + i] += bias[i];
+      }
+    }
+    return outputs;
   }
 
   normalizeInputs(x, scope) {
@@ -125,7 +130,8 @@ class Transformer {
   }
 
   addAndNormalize(inputs, outputs, scope) {
-    const sum = inputs.map((value, i) => value + outputs[i]);
+    const sum = Float32Array.from(inputs);
+    addTo(sum, 0, outputs, 1);
     return this.dialect.norm === "after" ? this.normalize(sum, `${scope}/ln`) : sum;
   }
 
@@ -140,14 +146,16 @@ class Transformer {
     const width = gamma.length;
     const y = new Float32Array(x.length);
     for (let start = 0; start < x.length; start += width) {
-      let [mean, variance] = [0, 0];
+      let [sum, squares] = [0, 0];
       for (let i = 0; i < width; i += 1) {
-        mean += x[start + i] / width;
+        sum += x[start + i];
       }
+      const mean = sum / width;
       for (let i = 0; i < width; i += 1) {
-        variance += (x[start + i] - mean) ** 2 / width;
+        const difference = x[start + i] - mean;
+        squares += difference * difference;
       }
-      const scale = 1 / Math.sqrt(variance + this.dialect.norm_epsilon);
+      const scale = 1 / Math.sqrt(squares / width + this.dialect.norm_epsilon);
       for (let i = 0; i < width; i += 1) {
         y[start + i] = (x[start + i] - mean) * scale * gamma[i] + beta[i];
       }
@@ -161,7 +169,7 @@ class Transformer {
     const width = settings.d_model;
     const table = this.matrices.get(settings.tables[stack]);
     const x = new Float32Array(ids.length * width);
-    const add = (row, vector, factor) => vector.forEach((value, i) => { x[row * width + i] += value * factor; });
+    const add = (row, vector, factor) => addTo(x, row * width, vector, factor);
     ids.forEach((id, row) => {
       const isStart = dialect.begins_with_zeros && stack === "decoder" && positions[row] === 0;
       if (!isStart) {
@@ -216,8 +224,19 @@ function concatenate(first, second) {
   return both;
 }
 
+// Add a vector, times a factor, to the numbers of x from `start` on.
+function addTo(x, start, vector, factor) {
+  for (let i = 0; i < vector.length; i += 1) {
+    x[start + i] += vector[i] * factor;
+  }
+}
+
+// max(0, x), in place.
 function relu(x) {
-  return x.map((value) => Math.max(0, value));
+  for (let i = 0; i < x.length; i += 1) {
+    x[i] = Math.max(0, x[i]);
+  }
+  return x;
 }
 
 // softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
@@ -231,9 +250,9 @@ function scaledDotProductAttention(queries, { keys, values }, visible, heads, ke
   const weights = new Float32Array(heads * numQueries * numKeys);
   for (let head = 0; head < heads; head += 1) {
     const [Q, K, V] = [queries, keys, values].map((x) => splitHead(x, width, head * size, size));
-    const logits = kernels.multiply(Q, K, size).map((logit) => logit / Math.sqrt(size)); // [Tq, Tk]
+    const logits = kernels.multiply(Q, K, size); // [Tq, Tk], to be divided by sqrt(d_k)
     const headWeights = weights.subarray(head * logits.length, (head + 1) * logits.length);
-    visible.forEach((visibleKeys, q) => setSoftmax(logits, headWeights, q * numKeys, visibleKeys));
+    visible.forEach((visibleKeys, q) => setSoftmax(logits, headWeights, q * numKeys, visibleKeys, Math.sqrt(size)));
     const headContext = kernels.multiply(headWeights, transpose(V, size), numKeys); // [Tq, d_k]
     for (let q = 0; q < numQueries; q += 1) {
       context.set(headContext.subarray(q * size, (q + 1) * size), q * width + head * size);
@@ -254,24 +273,36 @@ function splitHead(x, width, start, size) {
 function transpose(x, width) {
   const height = x.length / width;
   const y = new Float32Array(x.length);
-  for (let i = 0; i < x.length; i += 1) {
-    y[(i % width) * height + Math.floor(i / width)] = x[i];
+  for (let row = 0; row < height; row += 1) {
+    for (let column = 0; column < width; column += 1) {
+      y[column * height + row] = x[row * width + column];
+    }
   }
   return y;
 }
 
-// The softmax of the logits at some indices of a row.
-function setSoftmax(logits, weights, start, indices) {
-  const normalizer = logSumExp(indices.map((i) => logits[start + i]));
+// The softmax of the logits at some indices of a row, after a division.
+function setSoftmax(logits, weights, start, indices, divisor) {
+  let largest = -Infinity;
   for (const i of indices) {
-    weights[start + i] = Math.exp(logits[start + i] - normalizer);
+    largest = Math.max(largest, logits[start + i]);
+  }
+  let sum = 0;
+  for (const i of indices) {
+    weights[start + i] = Math.exp((logits[start + i] - largest) / divisor);
+    sum += weights[start + i];
+  }
+  for (const i of indices) {
+    weights[start + i] /= sum;
   }
 }
 
 function logSumExp(logits) {
-  let largest = -Infinity;
-  for (let i = 0; i < logits.length; i += 1) {
-    largest = Math.max(largest, logits[i]);
+  let [largest] = logits;
+  for (let i = 1; i < logits.length; i += 1) {
+    if (logits[i] > largest) { // faster than Math.max
+      largest = logits[i];
+    }
   }
   let sum = 0;
   for (let i = 0; i < logits.length; i += 1) {

@@ -79,13 +79,13 @@ function bestContinuations(hypotheses, logits, count, forced) {
 // The pieces with the largest logits, best first; of equal ones, the first.
 function likeliestPieces(logits, count) {
   const pieces = [];
+  let least = -Infinity; // the logit to beat
   for (let piece = 0; piece < logits.length; piece += 1) {
-    if (pieces.length < count || logits[piece] > logits[pieces[count - 1]]) {
-      if (!FORBIDDEN.includes(piece)) {
-        const place = pieces.findIndex((other) => logits[piece] > logits[other]);
-        pieces.splice(place < 0 ? pieces.length : place, 0, piece);
-        pieces.length = Math.min(pieces.length, count);
-      }
+    if (logits[piece] > least && !FORBIDDEN.includes(piece)) {
+      const place = pieces.findIndex((other) => logits[piece] > logits[other]);
+      pieces.splice(place < 0 ? pieces.length : place, 0, piece);
+      pieces.length = Math.min(pieces.length, count);
+      least = pieces.length < count ? -Infinity : logits[pieces[count - 1]];
     }
   }
   return pieces;

@@ -63,15 +63,15 @@ def multi_head(queries, keys, allowed, variables, scope, num_heads):
       (outputs [N, Tq, D], weights [N, H, Tq, Tk]).
     """
     w_q, w_k, w_v, w_o = (variables[f"{scope}/{x}/kernel"] for x in "qkvo")
-    size = w_q.shape[1] // num_heads
     heads, maps = [], []
     for h in range(num_heads):
-        columns = slice(h * size, (h + 1) * size)
+
+        def columns(kernel, h=h):
+            size = kernel.shape[1] // num_heads
+            return kernel[:, h * size : (h + 1) * size]
+
         head, weights = attention(
-            queries @ w_q[:, columns],
-            keys @ w_k[:, columns],
-            keys @ w_v[:, columns],
-            allowed,
+            queries @ columns(w_q), keys @ columns(w_k), keys @ columns(w_v), allowed
         )
         heads.append(head)
         maps.append(weights)

@@ -122,7 +122,7 @@ def run_import(dialect, checkpoint, logdir, *flags):
 def import_arrays(arrays, dialect, space=1, vocab_sizes=()):
     """Import arrays that are in no file."""
     arrays = convert.join_shards(arrays)
-    inferred = convert.infer_settings(source_of(dialect), arrays, vocab_sizes)
+    inferred = convert.infer_settings(source_of(dialect), arrays, vocab_sizes, 2)
     return convert.convert(arrays, hparams.HParams(num_heads=2, **inferred), space)
 
 

@@ -146,6 +146,19 @@ def test_relative_positions_are_recognized():
         np.testing.assert_array_equal(result.arrays[name], model[name])
 
 
+def test_widths_of_keys_and_values_are_recognized():
+    """They are tensor2tensor's attention_key_channels and attention_value_channels."""
+    widths = {"d_k": 3, "d_v": 5}
+    model = random_model("tensor2tensor", **widths)
+    arrays = as_original(model, "tensor2tensor")
+    assert convert.infer_settings(
+        "tensor2tensor", convert.join_shards(arrays), num_heads=2
+    ) == settings("tensor2tensor", **widths)
+    result = import_arrays(arrays, "tensor2tensor")
+    for name in model:
+        np.testing.assert_array_equal(result.arrays[name], model[name])
+
+
 @pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 4), (VOCAB + 4, VOCAB)])
 def test_sizes_identify_two_tables_of_tensor2tensor(sizes):
     vocabularies = dict(

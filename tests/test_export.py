@@ -93,6 +93,7 @@ def test_ctranslate2_agrees_on_other_dialects(digits, tmp_path, capsys, dialect)
         ({"positions": "learned"}, "learned positions"),
         ({"max_relative_position": 4}, "max_relative_position"),
         ({"proximity_bias": True}, "proximity_bias"),
+        ({"d_k": 32, "d_v": 16}, "d_k, d_v$"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(settings, named):

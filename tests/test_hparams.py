@@ -151,6 +151,10 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
     [
         ({"num_heads": 7}, "num_heads: expected a divisor of d_model = 512, got 7"),
         (
+            {"dialect": "kyubyong", "d_v": 32},
+            "d_v: expected .* = 64, .* no W.O, got 32",
+        ),
+        (
             {"dropout_rate": 1.0},
             "dropout_rate: expected 0 <= dropout_rate < 1, got 1.0",
         ),

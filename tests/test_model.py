@@ -53,8 +53,8 @@ class Model:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"num_heads": 8}, {"num_blocks": 4}, SEPARATE],
-    ids=["joint_vocabulary", "8_heads", "4_blocks", "separate_vocabularies"],
+    [{}, {"num_heads": 8}, {"num_blocks": 4}, SEPARATE, {"d_k": 1, "d_v": 6}],
+    ids=["joint_vocabulary", "8_heads", "4_blocks", "separate_vocabularies", "d_k_d_v"],
 )
 def test_memory_and_logits(start, changes):
     model, hp = Model(**changes), dict(HP, **changes)
@@ -77,8 +77,9 @@ def test_memory_and_logits(start, changes):
 # --- Step by step ---------------------------------------------------------------------
 
 
-def test_step_by_step_is_all_at_once(start):
-    model = Model()
+@pytest.mark.parametrize("changes", [{}, {"d_k": 3, "d_v": 5}], ids=["", "d_k_d_v"])
+def test_step_by_step_is_all_at_once(start, changes):
+    model = Model(**changes, max_relative_position=2 if changes else 0)
     target = np.array([[2, 12, 5, 6], [2, 0, 7, 4], [2, 4, 0, 0]])  # padding inside too
     stepped = logits_step_by_step(
         model.transformer, model.memory, tf.constant(target, tf.int32)

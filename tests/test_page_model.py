@@ -237,6 +237,8 @@ def test_each_setting_is_computed_or_refused():
     refused = {
         "max_relative_position": 1,
         "proximity_bias": True,
+        "d_k": 32,
+        "d_v": 32,
         "pad_sources_to": 1,
         "min_length": 1,
         "no_repeat_ngram": 1,

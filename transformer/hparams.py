@@ -108,6 +108,18 @@ class HParams:
         2048, "inner width of the feed-forward networks", below=4 * WIDTH_LIMIT
     )
     num_heads: int = model_setting(8, "attention heads; a divisor of d_model")
+    d_k: int = model_setting(
+        0,
+        "width of a head's keys; 0: d_model / num_heads",
+        minimum=0,
+        below=WIDTH_LIMIT,
+    )
+    d_v: int = model_setting(
+        0,
+        "width of a head's values; 0: d_model / num_heads",
+        minimum=0,
+        below=WIDTH_LIMIT,
+    )
     positions: str = model_setting(
         "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
@@ -282,6 +294,16 @@ class HParams:
         return self.num_decoder_blocks or self.num_blocks
 
     @property
+    def key_units(self) -> int:
+        """The width of the keys of all heads together."""
+        return self.num_heads * self.d_k or self.d_model
+
+    @property
+    def value_units(self) -> int:
+        """The width of the values of all heads together."""
+        return self.num_heads * self.d_v or self.d_model
+
+    @property
     def num_hypotheses(self) -> int:
         """The number of hypotheses that the search keeps: 1 without a beam."""
         return self.beam_size if keeps_beam(self.search) else 1
@@ -414,10 +436,15 @@ def validate(hp: HParams) -> None:
             )
     if not hp.data:
         raise SettingsError("data: expected a path, got an empty name")
-    if hp.d_model % hp.num_heads:
+    if hp.d_model % hp.num_heads and not (hp.d_k and hp.d_v):
         raise SettingsError(
             f"num_heads: expected a divisor of d_model = {hp.d_model}, got "
             f"{hp.num_heads}"
+        )
+    if not hp.resolved_dialect.output_projection and hp.value_units != hp.d_model:
+        raise SettingsError(
+            f"d_v: expected d_model / num_heads = {hp.d_model / hp.num_heads:g}, "
+            f"because the dialect {hp.dialect} has no W^O, got {hp.d_v}"
         )
     sizes = (hp.source_vocab_size, hp.target_vocab_size)
     if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:

@@ -204,17 +204,23 @@ class Transformer:
             with self._open_scope(f"decoder/block_{i}/cross_attention"):
                 projected.append(
                     keys_and_values(
-                        memory.states, hp.d_model, hp.num_heads, self.dialect
+                        memory.states,
+                        hp.key_units,
+                        hp.num_heads,
+                        self.dialect,
+                        hp.value_units,
                     )
                 )
-        batch = tf.shape(memory.states)[0]
-        sizes = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
-        keys = tf.zeros(sizes, projected[0][0].dtype)
-        past = KeyValueCache(keys, keys)
+        sizes = [tf.shape(memory.states)[0], hp.num_heads, 0]
+        dtype = projected[0].keys.dtype
+        past = KeyValueCache(
+            tf.zeros([*sizes, hp.key_units // hp.num_heads], dtype),
+            tf.zeros([*sizes, hp.value_units // hp.num_heads], dtype),
+        )
         cache = DecoderCache(
-            ancestors=tf.zeros([batch, 1, beam_size, 0], tf.bool),
+            ancestors=tf.zeros([sizes[0], 1, beam_size, 0], tf.bool),
             past=(past,) * hp.decoder_blocks,
-            masks=(tf.zeros([batch, 0], tf.bool),)
+            masks=(tf.zeros([sizes[0], 0], tf.bool),)
             * (hp.decoder_blocks if self.dialect.decoder_masks_padding else 0),
         )
 
@@ -331,7 +337,7 @@ class Transformer:
         dialect = self.dialect
         dropout = Dropout(hp.dropout_rate, is_training, dropout_seed)
         attention = AttentionSettings(
-            hp.d_model,
+            hp.key_units,
             hp.num_heads,
             dialect,
             dropout,
@@ -339,6 +345,7 @@ class Transformer:
                 hp.rate_of("attention_dropout"), dialect.attention_dropout
             ),
             weights,
+            hp.value_units,
         )
         feedforward = FeedforwardSettings(
             (hp.d_ff, hp.d_model),

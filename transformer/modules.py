@@ -209,12 +209,13 @@ def positional_encoding(
 class AttentionSettings(NamedTuple):
     """The arguments of `attention_sublayer` that all blocks of a model share."""
 
-    num_units: int  # the width of all heads together
+    num_units: int  # the width of the keys of all heads together
     num_heads: int  # H
     dialect: Dialect
     dropout: Dropout = Dropout()  # of the outputs
     weights_dropout: Dropout = Dropout()  # of the attention weights
     weights: Optional[Dict] = None  # receives [N, H, Tq, Tk] by scope name
+    value_units: Optional[int] = None  # the width of all values; None: num_units
 
 
 def multihead_attention(
@@ -366,33 +367,38 @@ def attention_sublayer(
       (float [N, Tq, D], the KeyValueCache of all keys).
     """
     num_units = settings.num_units
+    value_units = num_units if settings.value_units is None else settings.value_units
     num_heads = settings.num_heads
     dialect = settings.dialect
     with tf.variable_scope(scope, reuse=reuse):
         x = _normalize_inputs(queries, dialect)
-        Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
+        Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, d_k]
         if isinstance(keys, KeyValueCache):
-            present = keys  # [N, H, Tk, D / H] each
+            present = keys  # [N, H, Tk, d_k], [N, H, Tk, d_v]
         else:
             keys = x if keys is queries else keys
-            present = keys_and_values(keys, num_units, num_heads, dialect)
+            present = keys_and_values(keys, num_units, num_heads, dialect, value_units)
         if past is not None:
             present = past.append(present)
+        relative_vectors = None
+        if relative is not None:
+            widths = (num_units // num_heads, value_units // num_heads)
+            relative_vectors = relative.look_up(*widths)
         context, attention = scaled_dot_product_attention(
             Q,
             present.keys,
             present.values,
             masks.allowed,
             bias=masks.bias,
-            relative=relative.look_up(num_units // num_heads) if relative else None,
+            relative=relative_vectors,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
             drop=functools.partial(settings.weights_dropout.apply, name="weights"),
-        )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
+        )  # [N, H, Tq, d_v], [N, H, Tq, Tk]
         context = zero_masked(context, masks.queries)
         if settings.weights is not None:
             name = tf.get_variable_scope().name
             settings.weights[name] = zero_masked(attention, masks.queries)
-        x = join_heads(context)  # [N, Tq, H * D / H]
+        x = join_heads(context)  # [N, Tq, H * d_v]
         x = _project_outputs(x, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
         return _add_and_normalize(queries, x, dialect, settings.dropout), present
 

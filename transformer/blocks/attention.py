@@ -91,8 +91,8 @@ def scaled_dot_product_attention(
 class KeyValueCache(NamedTuple):
     """The keys and values of an attention, in heads, so that they are computed once."""
 
-    keys: tf.Tensor  # float [N, H, T, D / H]
-    values: tf.Tensor  # float [N, H, T, D / H]
+    keys: tf.Tensor  # float [N, H, T, d_k]
+    values: tf.Tensor  # float [N, H, T, d_v]
 
     def append(self, later: "KeyValueCache") -> "KeyValueCache":
         """Append the keys and values of later positions."""
@@ -116,7 +116,11 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 
 
 def keys_and_values(
-    keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
+    keys,
+    num_units: int,
+    num_heads: int,
+    dialect: Union[str, Dialect] = "paper",
+    value_units: Optional[int] = None,
 ) -> KeyValueCache:
     """Compute K and V for attention, with variables in the current scope.
 
@@ -125,14 +129,16 @@ def keys_and_values(
       num_units: int, the width of all heads together.
       num_heads: int, H.
       dialect: a Dialect or its name.
+      value_units: int, the width of the values of all heads; None: `num_units`.
 
     Returns:
-      KeyValueCache, two float [N, H, Tk, num_units / H].
+      KeyValueCache, float [N, H, Tk, num_units / H] and [N, H, Tk, value_units / H].
     """
     dialect = resolve(dialect)
+    value_units = num_units if value_units is None else value_units
     return KeyValueCache(
         project(keys, num_units, num_heads, dialect, "k"),
-        project(keys, num_units, num_heads, dialect, "v"),
+        project(keys, value_units, num_heads, dialect, "v"),
     )
 
 
@@ -146,9 +152,11 @@ class RelativePositions(NamedTuple):
     keys: tf.Tensor  # int [Tk]
     max_distance: int
 
-    def look_up(self, width: int) -> tuple:
+    def look_up(self, width: int, value_width: Optional[int] = None) -> tuple:
         """Look up the vectors of all distances: see `relative_positions`."""
-        return relative_positions(self.queries, self.keys, width, self.max_distance)
+        return relative_positions(
+            self.queries, self.keys, width, self.max_distance, value_width=value_width
+        )
 
 
 def relative_positions(
@@ -158,30 +166,34 @@ def relative_positions(
     max_distance: int,
     scope: str = "relative",
     reuse: Optional[bool] = None,
+    *,
+    value_width: Optional[int] = None,
 ) -> tuple:
     """Look up a vector for each distance, for keys and for values (Shaw et al., 3.2).
 
     Args:
       query_positions: int [Tq].
       key_positions: int [Tk].
-      width: int, d, the width of one head; the heads share the vectors.
+      width: int, d_k, the width of one head; the heads share the vectors.
       max_distance: int, m; larger distances are clipped to m.
-      scope, reuse: for the variables `keys` and `values` [2m + 1, d]; row m + r is for
-        a key r positions after its query.
+      scope, reuse: for the variables `keys` [2m + 1, d_k] and `values` [2m + 1, d_v];
+        row m + r is for a key r positions after its query.
+      value_width: int, d_v; None: d_k.
 
     Returns:
-      (float [Tq, Tk, d], float [Tq, Tk, d]): the argument `relative` of
+      (float [Tq, Tk, d_k], float [Tq, Tk, d_v]): the argument `relative` of
       `scaled_dot_product_attention`.
     """
     width = check_size("relative_positions: width", width)
+    value_width = check_size("relative_positions: value_width", value_width or width)
     max_distance = check_size("relative_positions: max_distance", max_distance)
     rows = max_distance + tf.clip_by_value(
         distances(query_positions, key_positions), -max_distance, max_distance
     )  # [Tq, Tk]
     with tf.variable_scope(scope, reuse=reuse):
         return tuple(
-            tf.gather(_table(name, [2 * max_distance + 1], width), rows)
-            for name in ("keys", "values")
+            tf.gather(_table(name, [2 * max_distance + 1], size), rows)
+            for name, size in (("keys", width), ("values", value_width))
         )
 
 

@@ -224,7 +224,7 @@ def run(args: argparse.Namespace) -> None:
     checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)
     arrays = convert.read(checkpoint, read_rules(args.names) if args.names else ())
     settings = convert.infer_settings(
-        args.source, arrays, subword_sizes(paths, args.source)
+        args.source, arrays, subword_sizes(paths, args.source), args.num_heads
     )
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)

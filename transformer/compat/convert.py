@@ -106,7 +106,10 @@ def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
 
 
 def infer_settings(
-    source: str, arrays: Dict[str, np.ndarray], vocab_sizes: Sequence[int] = ()
+    source: str,
+    arrays: Dict[str, np.ndarray],
+    vocab_sizes: Sequence[int] = (),
+    num_heads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Infer settings from the variables of a checkpoint: dialect, sizes and positions.
 
@@ -115,6 +118,8 @@ def infer_settings(
       arrays: the variables, from `read`.
       vocab_sizes: the sizes of the source and target vocabularies. They distinguish two
         tables with the same name.
+      num_heads: the number of heads, with which d_k and d_v are inferred; None: they
+        are those of the paper.
 
     Raises:
       ValueError: the variables do not belong to that source.
@@ -132,6 +137,8 @@ def infer_settings(
     variables = _OriginalVariables(name, arrays)
     settings: Dict[str, Any] = {"dialect": name, "joint_vocab": dialect.tied_embeddings}
     settings.update(_infer_sizes(dialect, variables))
+    if num_heads:
+        settings.update(_infer_head_widths(settings["d_model"], num_heads, variables))
     tables = variables.find("embedding/lookup_table")
     if len(tables) == 2:
         table_sizes = [_parse_vocab_size(table) for table in tables]
@@ -152,6 +159,19 @@ def _infer_sizes(dialect: Dialect, variables: "_OriginalVariables") -> Dict[str,
         "source_vocab_size": variables.size_of(embeddings[0]),
         "target_vocab_size": variables.size_of(embeddings[1]),
     }
+
+
+def _infer_head_widths(
+    d_model: int, num_heads: int, variables: "_OriginalVariables"
+) -> Dict[str, Any]:
+    """Return d_k and d_v where they are not d_model / num_heads."""
+    settings = {}
+    for name, projection in (("d_k", "k"), ("d_v", "v")):
+        kernels = variables.find(f"encoder/block_0/self_attention/{projection}/kernel")
+        width = variables.arrays[kernels[0]].shape[-1] if kernels else d_model
+        if width != d_model and width % num_heads == 0:
+            settings[name] = width // num_heads
+    return settings
 
 
 def _infer_positions(

@@ -555,6 +555,8 @@ def refuse_unsupported(hp: HParams) -> None:
         not in (("before", True), ("after", False)),
         "max_relative_position": hp.max_relative_position > 0,
         "proximity_bias": hp.proximity_bias,
+        "d_k": hp.key_units != hp.d_model,
+        "d_v": hp.value_units != hp.d_model,
     }
     unsupported = [name for name, is_so in is_used.items() if is_so]
     if unsupported:

@@ -74,6 +74,8 @@ def list_unsupported(hp: HParams) -> List[str]:
         f"the dialect {hp.dialect}": hp.dialect not in DIALECTS,
         "max_relative_position": hp.max_relative_position > 0,
         "proximity_bias": hp.proximity_bias,
+        "d_k": hp.key_units != hp.d_model,
+        "d_v": hp.value_units != hp.d_model,
         "pad_sources_to": hp.pad_sources_to > 0,
         f"the search {hp.search}": hp.search not in ("beam", "greedy"),
         "min_length": hp.min_length > 0,

@@ -1,0 +1,166 @@
+"""The table and the picture of the laboratory, from its results.
+
+A difference is the mean, over the seeds, of BLEU minus the base's BLEU with the same
+seed; its interval is the 95 % interval of Student's t distribution.
+"""
+
+import math
+import os
+import statistics
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from rows import BASE, ROWS, Row
+
+# The quantile 0.975 of the t distribution with 1, 2, ... degrees of freedom.
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+COLUMNS = (
+    "row",
+    "BLEU",
+    "seeds",
+    "difference",
+    "expected",
+    "paper",
+    "same sign",
+    "dev loss",
+    "doctor",
+)
+
+
+class Result(NamedTuple):
+    """What was measured of a row."""
+
+    row: Row
+    bleu: float  # the mean over the seeds
+    seeds: int
+    difference: float  # from the base, with the same seeds
+    interval: Optional[float]  # half the width; None for one seed
+    dev_loss: Optional[float]
+    doctor: Dict[str, int]  # a finding of the command doctor → in how many runs
+
+
+def half_interval(values: List[float]) -> Optional[float]:
+    """Return half the width of the 95 % interval of a mean; None for one value."""
+    count = len(values)
+    if count < 2:
+        return None
+    quantile = T_QUANTILES[min(count - 1, len(T_QUANTILES)) - 1]
+    return quantile * statistics.stdev(values) / math.sqrt(count)
+
+
+def summarize(lines: List[Dict[str, Any]]) -> List[Result]:
+    """Summarize the runs with the code and the base of the last line: Result by row.
+
+    Args:
+      lines: the results, oldest first; of two lines of a run, the later counts.
+    """
+    by_run = {
+        (line["row"], line["seed"]): line
+        for line in lines
+        if [line["code"], line["base"]] == [lines[-1]["code"], lines[-1]["base"]]
+    }
+    results = []
+    for row in ROWS:
+        runs = [line for (name, _), line in sorted(by_run.items()) if name == row.name]
+        pairs = [(run, by_run.get((BASE.name, run["seed"]))) for run in runs]
+        differences = [run["bleu"] - base["bleu"] for run, base in pairs if base]
+        if not differences:
+            continue
+        losses = [run["dev_loss"] for run in runs if run.get("dev_loss") is not None]
+        doctor: Dict[str, int] = {}
+        for run in runs:
+            for name in run["doctor"]:
+                doctor[name] = doctor.get(name, 0) + 1
+        results.append(
+            Result(
+                row,
+                statistics.mean(run["bleu"] for run in runs),
+                len(runs),
+                statistics.mean(differences),
+                half_interval(differences),
+                statistics.mean(losses) if losses else None,
+                doctor,
+            )
+        )
+    return results
+
+
+def agrees(result: Result) -> str:
+    """Say whether the difference has the sign of the paper's."""
+    paper = result.row.paper
+    if paper is None:
+        return ""
+    if result.interval is None or abs(result.difference) <= result.interval:
+        return "no clear difference"
+    return "yes" if result.difference * paper > 0 else "no"
+
+
+def make_cells(result: Result) -> List[str]:
+    """Return the cells of a row of the table: see COLUMNS."""
+    row = result.row
+    interval = "" if result.interval is None else f" ± {result.interval:.2f}"
+    return [
+        row.name,
+        f"{result.bleu:.2f}",
+        str(result.seeds),
+        f"{result.difference:+.2f}{interval}",
+        f"{row.expected:+.1f}",
+        "" if row.paper is None else f"{row.paper:+.1f}",
+        agrees(result),
+        "" if result.dev_loss is None else f"{result.dev_loss:.3f}",
+        ", ".join(f"{name} ({count})" for name, count in result.doctor.items()),
+    ]
+
+
+def format_row(cells: Sequence[str]) -> str:
+    """Return a row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def make_table(results: List[Result]) -> str:
+    """Return the results as Markdown, each group ranked by the difference."""
+    lines = []
+    groups = list(dict.fromkeys(result.row.group for result in results))
+    for group in groups:
+        lines += [f"## {group}", "", format_row(COLUMNS), "|---" * len(COLUMNS) + "|"]
+        of_group = [result for result in results if result.row.group == group]
+        for result in sorted(of_group, key=lambda result: -result.difference):
+            lines.append(format_row(make_cells(result)))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw(results: List[Result], path: str) -> None:
+    """Draw the differences with their intervals, ranked, and what was expected."""
+    from matplotlib.figure import Figure
+
+    ranked = sorted(results, key=lambda result: result.difference)
+    places = range(len(ranked))
+    figure = Figure(figsize=(8, 1 + 0.22 * len(ranked)), layout="constrained")
+    axes = figure.subplots()
+    axes.axvline(0, color="0.8")
+    axes.errorbar(
+        [result.difference for result in ranked],
+        places,
+        xerr=[result.interval or 0 for result in ranked],
+        fmt="o",
+        label="measured, 95 % interval",
+    )
+    expected = [result.row.expected for result in ranked]
+    axes.plot(expected, places, "D", markerfacecolor="none", label="expected")
+    axes.set_yticks(places, [result.row.name for result in ranked])
+    axes.set_xlabel("dev BLEU, difference from the base")
+    axes.legend()
+    figure.savefig(path)
+
+
+def write(lines: List[Dict[str, Any]], out: str) -> None:
+    """Write table.md, and table.png if matplotlib is installed, into a folder."""
+    results = summarize(lines)
+    with open(os.path.join(out, "table.md"), "w", encoding="utf-8") as file:
+        file.write(make_table(results))
+    try:
+        draw(results, os.path.join(out, "table.png"))
+    except ImportError:
+        print("no picture: matplotlib is not installed: pip install matplotlib")

@@ -24,6 +24,7 @@ FLAGS = (
     "--force-color-profile=srgb --disable-dev-shm-usage --remote-debugging-pipe"
 ).split()
 TIMEOUT = 60  # seconds
+PAUSE = 0.02  # seconds between two looks: the page needs the processor, too
 KEYS = {  # the codes of keys that are not characters
     "Tab": 9,
     "Enter": 13,
@@ -144,6 +145,7 @@ class Browser:
             value = self.run(f"(() => {{ try {{ return {script}; }} catch {{}} }})()")
             if value:
                 return value
+            time.sleep(PAUSE)
         raise AssertionError("it never became true: " + script)
 
     def click(self, selector):

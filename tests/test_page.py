@@ -83,6 +83,12 @@ def choose(browser, name, value):
     )
 
 
+def choose_piece(browser, place, piece):
+    """Choose an alternative among the pieces."""
+    browser.run("byId('pieces').checked || byId('pieces').click()")
+    browser.click(f"[data-alternative='{place}-{piece}']")
+
+
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
     [n_best] = models[0].translate([SentenceRequest("1 2 3 4 5")])
     texts = page.run(
@@ -144,7 +150,7 @@ def test_an_alternative_keeps_the_pieces_before_it(page):
     other = page.run(
         f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
     )
-    page.click(f"[data-alternative='1-{other}']")
+    choose_piece(page, 1, other)
     page.until(f"page.inspection.data.target.ids[1] === {other}")
     assert page.run("page.inspection.data.target.ids[0]") == before[0]
     words = page.run(f"{DATA}.target.words.slice(0, -1).join(' ')")
@@ -163,7 +169,7 @@ def test_a_choice_keeps_the_prefix_of_the_inspection(page):
     other = page.run(
         f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
     )
-    page.click(f"[data-alternative='1-{other}']")
+    choose_piece(page, 1, other)
     page.until(f"page.inspection.data.target.ids[1] === {other} && {SILENT}")
     note = "byId('prefix').textContent"
     assert "The first 2 pieces are kept" in page.run(note)
@@ -350,7 +356,7 @@ def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):
     open_model_page(browser, tmp_path, models[0])
     before = browser.run(f"{DATA}.target.ids")
     other = browser.run(f"{DATA}.alternatives[1].find(a => a[0] !== {before[1]})[0]")
-    browser.click(f"[data-alternative='1-{other}']")
+    choose_piece(browser, 1, other)
     browser.until(f"{DATA}.target.ids[1] === {other}")
     [expected] = models[0].inspect(
         [SentenceRequest("1 2 3 4 5", prefix=[before[0], other])]
@@ -403,12 +409,12 @@ def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path)
     [other, *_] = [
         piece for piece, _, _ in alternatives[1] if piece not in (target["ids"][1], end)
     ]
-    browser.click(f"[data-alternative='1-{other}']")
+    choose_piece(browser, 1, other)
     browser.until(f"{DATA}.target.ids[1] === {other}")
     assert browser.run(f"{DATA}.target.ids[0]") == target["ids"][0]
     browser.click("#reset-choice")
     browser.until(f"{DATA}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
-    browser.click(f"[data-alternative='1-{other}']")
+    choose_piece(browser, 1, other)
     browser.until(f"{DATA}.target.ids[1] === {other}")
     choose(browser, "sentence", "4 5 6")
     browser.until("page.inspection.text === '4 5 6' && !view.prefix.length")
@@ -625,6 +631,7 @@ def test_arrow_keys_stay_in_their_line(page):
     assert json.loads(page.run(FOCUSED)) == {"chip": f"row-{last}"}
     page.press("ArrowDown")
     assert json.loads(page.run(FOCUSED))["chip"].startswith("column")
+    page.run("byId('pieces').click()")
     page.run("document.querySelectorAll('#words ul:first-child button')[2].focus()")
     top, lefts = page.run(BOX + ".top"), []
     for _ in range(page.run("document.querySelectorAll('#words ul').length")):
@@ -665,6 +672,7 @@ def test_the_words_of_both_sides_have_their_language(page):
     page.until("document.querySelector('#bars .bar') !== null")
     for selector, language in (
         ("#text", "de"),
+        ("#translation", "en"),
         ("#words .text", "en"),
         ("#nbest button", "en"),
         ("#chips [data-chip^=row]", "en"),
@@ -704,7 +712,7 @@ def test_paper_shows_where_it_comes_from(page):
     assert page.run("location.href") in printed
     style = "getComputedStyle(document.querySelector('{}')).{}"
     assert page.run(style.format("#scale span", "printColorAdjust")) == "exact"
-    for missing in ("#search .tools", "#reading .tools", "#without"):
+    for missing in ("#search .tools", "#panes .foot", "#without"):
         assert page.run(style.format(missing, "display")) == "none", missing
     page.run("byId('tree').style.width = '300px'")
     width = "document.querySelector('#tree svg').getBoundingClientRect().width"
@@ -743,7 +751,7 @@ def test_a_text_is_translated_sentence_by_sentence_and_copied(page, models):
     write_text(page, "1 2 3\n4 5 X 6")
     assert page.run("byId('translation').textContent") == "\n".join(texts)
     assert page.run("byId('sentence-number').textContent") == "Sentence 1 of 2"
-    assert page.run("byId('unknown').hidden && byId('several').hidden")
+    assert page.run("byId('several').hidden")
     page.click("#next-sentence")
     page.until(f"page.inspection.text === '4 5 X 6' && {SILENT}")
     assert page.run("byId('translation').textContent") == "\n".join(texts)
@@ -765,14 +773,15 @@ def test_a_text_is_translated_sentence_by_sentence_and_copied(page, models):
 
 def test_a_word_that_is_not_in_the_vocabulary_is_named(page):
     write_text(page, "1 2 X 4")
-    assert "“X”" in page.run("byId('unknown').textContent")
+    assert "Not in the vocabulary" in page.run("byId('remarks').textContent")
+    assert "“X”" in page.run("byId('remarks').textContent")
     marked = "[...document.querySelectorAll('{} .unknown')].map((e) => e.textContent)"
     page.run("byId('without').scrollIntoView()")
     page.until("document.querySelector('#bars .bar') !== null")
     for group in ("#chips", "#bars"):
         assert page.run(marked.format(group)) == ["X"]
     write_text(page, "1 2 4")
-    assert page.run("byId('unknown').hidden")
+    assert "vocabulary" not in page.run("byId('remarks').textContent")
 
 
 def test_a_long_text_stays_in_the_box(page):
@@ -791,7 +800,7 @@ def test_a_long_text_stays_in_the_box(page):
 def test_back_undoes_a_choice_and_a_sentence(page):
     before = page.run(f"{DATA}.target.ids")
     other = page.run(f"{DATA}.alternatives[1].find(a => a[0] !== {before[1]})[0]")
-    page.click(f"[data-alternative='1-{other}']")
+    choose_piece(page, 1, other)
     page.until(f"{DATA}.target.ids[1] === {other} && {SILENT}")
     page.run("history.back()")
     page.until(f"{DATA}.target.ids.join() === '{','.join(map(str, before))}'")
@@ -806,7 +815,7 @@ def test_a_link_names_its_model_and_what_is_highlighted(page, models, server):
     other = page.run(
         f"{DATA}.alternatives[1].find(a => a[0] !== {DATA}.target.ids[1])[0]"
     )
-    page.click(f"[data-alternative='1-{other}']")
+    choose_piece(page, 1, other)
     page.until(f"{DATA}.target.ids[1] === {other} && {SILENT}")
     page.run("byId('cut').click(); setHighlight({row: 1}); writeLink()")
     link, ids = page.run("location.hash"), page.run(f"{DATA}.target.ids")
@@ -833,8 +842,8 @@ def test_the_page_opens_with_sentences_to_try(browser, server, models):
     browser.until("page.models.length > 0 && !byId('text').disabled")
     assert browser.run("document.activeElement.id") == "text"
     about = browser.run("byId('about').textContent")
-    assert about.startswith("de → en, trained on 2,000 sentence pairs")
-    assert "million parameters, BLEU" in about
+    assert about.startswith("German → English · trained on 2,000 sentence pairs")
+    assert "million parameters · BLEU" in about
     examples = browser.run(
         "[...document.querySelectorAll('#examples button')].map((b) => b.textContent)"
     )

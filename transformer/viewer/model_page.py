@@ -47,7 +47,7 @@ def make_model_page(
     languages = languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
     logdir = os.path.dirname(checkpoint)
     name = checkpoint_name(checkpoint)
-    about = describe_checkpoint(hp, checkpoint, languages)
+    about = [*describe_checkpoint(hp, checkpoint), f"weights in {weights}"]
     kernels = map(page_files.read_bytes, page_files.KERNELS)
     parts: Dict[str, str] = {}
     text = encode_base64(exported)
@@ -57,9 +57,10 @@ def make_model_page(
             parts[PART.format(len(parts) + 1)] = f'modelParts.push("{part}");\n'
     html, _ = page_files.make_page(
         {
-            "models": [describe_model(hp, logdir, name, languages)],
+            "models": [
+                {**describe_model(hp, logdir, name, languages), "about": about}
+            ],
             "examples": list(examples),
-            "about": ", ".join([*about, f"weights in {weights}"]),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
             "weights": "" if split else text,

@@ -71,8 +71,7 @@ class Model:
         self.translator.find_and_restore(which)
         self.logdir = logdir
         self.name = " + ".join(map(checkpoint_name, self.translator.checkpoints))
-        about = describe_checkpoint(hp, self.translator.checkpoints[0], self.languages)
-        self._about = ", ".join(about)
+        self._about = describe_checkpoint(hp, self.translator.checkpoints[0])
         self._examples = choose_dev_lines(hp.data, NUM_EXAMPLES)
 
     def close(self) -> None:
@@ -164,15 +163,14 @@ def checkpoint_name(checkpoint):
     return f"{os.path.basename(logdir)} · {name}"
 
 
-def describe_checkpoint(hp, checkpoint: str, languages: Sequence[str]) -> List[str]:
-    """Return facts about a model: languages, corpus, size, BLEU on dev.
+def describe_checkpoint(hp, checkpoint: str) -> List[str]:
+    """Return facts about a model: corpus, size, BLEU on dev.
 
     Args:
       hp: the settings.
       checkpoint: its path, without file extensions.
-      languages: the source and target languages.
     """
-    facts = [" → ".join(languages)]
+    facts = []
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         pairs = read_summary(hp.data)["splits"]["train"]["pairs"]
         corpus = os.path.basename(os.path.abspath(hp.data))

@@ -31,6 +31,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "why.js",
     "view.js",
     "request.js",
+    "panes.js",
     "main.js",
 )
 # The model in the page, which runs in a worker.

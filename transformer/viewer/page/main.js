@@ -18,6 +18,7 @@ function show() {
   for (const id of ["reading", "attention", "without", "search"]) {
     byId(id).hidden = !hasInspection;
   }
+  showTranslation();
   byId("comparison").hidden = !hasInspection || !page.other;
   showWhy();
   if (hasInspection) {
@@ -31,8 +32,8 @@ function show() {
 }
 
 function showReading() {
-  showTranslation();
-  replaceChildren(byId("words"), makeWords(page.inspection, view.byWords, choiceAttributes));
+  byId("pieces-shown").hidden = view.byWords;
+  replaceChildren(byId("words"), makePieces(page.inspection, choiceAttributes));
   replaceChildren(byId("nbest"), makeNBest(page.inspection, choiceAttributes));
   const note = byId("prefix");
   note.hidden = !view.prefix.length && !view.target;
@@ -42,21 +43,6 @@ function showReading() {
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
   }
-}
-
-// The translation of the whole text, and which of its sentences is inspected.
-function showTranslation() {
-  const { inspection, translation } = page;
-  const count = translation.sentences.length;
-  const words = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
-  byId("translation").lang = languageOf("target") ?? "";
-  byId("translation").replaceChildren(...makeTranslation(translation, view.sentence, textOf(inspection), chooseSentence));
-  byId("sentence-choice").hidden = count === 1;
-  byId("sentence-number").textContent = `Sentence ${view.sentence + 1} of ${count}`;
-  byId("previous-sentence").ariaDisabled = String(view.sentence === 0);
-  byId("next-sentence").ariaDisabled = String(view.sentence === count - 1);
-  byId("unknown").hidden = words.length === 0;
-  byId("unknown").textContent = `Not in the vocabulary, so the model cannot read it: ${words.map((word) => `“${word}”`).join(", ")}.`;
 }
 
 function showBars() {
@@ -260,19 +246,6 @@ function showPrinted() {
   byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
 }
 
-// Copy the translation. Without HTTPS, browsers let a page copy only what is selected.
-async function copyTranslation() {
-  const translation = byId("translation");
-  try {
-    await navigator.clipboard.writeText(translation.textContent);
-  } catch {
-    getSelection().selectAllChildren(translation);
-    document.execCommand("copy");
-  }
-  byId("copy").textContent = "Copied";
-  setTimeout(() => { byId("copy").textContent = "Copy"; }, 2000);
-}
-
 async function copyLink() {
   writeLink();
   try {
@@ -284,6 +257,7 @@ async function copyLink() {
 }
 
 function addListeners() {
+  addPaneListeners();
   byId("text").addEventListener("input", handleInput);
   byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { text: event.target.value }); refresh(); });
   byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { model: Number(event.target.value) }); refresh(); });
@@ -291,9 +265,6 @@ function addListeners() {
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; refresh(); });
   byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.highlight = null; writeLink(); show(); });
   byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); });
-  byId("copy").addEventListener("click", copyTranslation);
-  byId("previous-sentence").addEventListener("click", () => chooseSentence(Math.max(view.sentence - 1, 0)));
-  byId("next-sentence").addEventListener("click", () => chooseSentence(Math.min(view.sentence + 1, page.translation.sentences.length - 1)));
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
@@ -335,19 +306,9 @@ function readLink() {
 }
 
 // What a page with its own model says of it.
-function showLoading({ started, about }) {
+function showLoading({ started }) {
   byId("local").hidden = false;
-  started.then(() => { byId("local").textContent = `The model runs in this page. Nothing you type leaves it. (${about})`; }, () => { byId("local").hidden = true; });
-}
-
-// What the model is, and sentences to try.
-function showModel() {
-  const { about, examples = [] } = page.models[view.model];
-  const choose = (text) => { byId("text").value = text; handleInput(); };
-  byId("about").hidden = !about;
-  byId("about").textContent = about ?? "";
-  byId("examples").hidden = examples.length === 0 || page.source.isFrozen;
-  replaceChildren(byId("examples"), examples.map((text) => makeElement("button", { type: "button", dir: "auto", onclick: () => choose(text) }, text)));
+  started.then(() => { byId("local").textContent = "The model runs in this page. Nothing you type leaves it."; }, () => { byId("local").hidden = true; });
 }
 
 function showSettings() {
@@ -363,6 +324,7 @@ function showSettings() {
     byId(id).lang = languageOf("source", view.model) ?? "";
   }
   showModel();
+  showCounter();
   showRemark();
 }
 

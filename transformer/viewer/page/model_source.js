@@ -15,7 +15,6 @@ class ModelSource {
     this.hasPadding = false;
     this.descriptions = data.models.map((model) => ({ ...model, split: true, examples: data.examples }));
     [this.example] = data.examples; // the page begins with it
-    this.about = data.about;
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
     this.worker = new Worker(URL.createObjectURL(new Blob([data.engine], { type: "text/javascript" })));

@@ -1,4 +1,4 @@
-// The translation: words shaded by probability, their alternatives, and the n best.
+// The pieces of a translation with their alternatives, the n best, and what each source word does.
 
 const SHADE_LIMITS = [0.3, 0.5, 0.7, 0.9];
 
@@ -6,38 +6,14 @@ function shadeOf(probability) {
   return SHADE_LIMITS.filter((limit) => probability >= limit).length;
 }
 
-// The translation as running text, a span for each sentence. `displayed`: the text of the
-// current sentence.
-function makeTranslation({ sentences, gaps }, current, displayed, choose) {
-  return sentences.flatMap(({ text }, i) => {
-    const isCurrent = i === current;
-    const attributes = sentences.length === 1 ? {} : { class: isCurrent ? "chosen" : "other", onclick: () => getSelection().isCollapsed && choose(i) };
-    return [gaps[i], makeElement("span", attributes, isCurrent ? displayed : text)];
-  });
-}
-
-// The text of the translation that an inspection shows.
-function textOf(inspection) {
-  const { target, nBest } = inspection.data;
-  const displayed = target.ids.slice(0, -1).join();
-  return nBest.find(({ ids }) => ids.join() === displayed)?.text ?? target.words.slice(0, -1).join(" ");
-}
-
-// The words of a translation, each above its likeliest pieces. `choiceAttributes` maps a
-// choice to the attributes of its button.
-function makeWords(inspection, byWords, choiceAttributes) {
-  const labels = inspection.labels("target", byWords);
-  const probabilities = inspection.probabilities(byWords);
-  return inspection.spans("target", byWords).map(([start, end], i) => {
-    const choices = [];
-    for (let place = start; place < end; place += 1) {
-      choices.push(makeChoices(inspection, place, choiceAttributes));
-    }
-    return makeElement("div", { class: "word" },
-      makeElement("span", { class: `text shade${shadeOf(probabilities[i])}`, lang: languageOf("target"), title: `probability ${formatProbability(probabilities[i], 3)}` }, labels[i]),
-      makeElement("span", { class: "number" }, ` ${formatProbability(probabilities[i])}`),
-      makeElement("div", { class: "choices" }, choices));
-  });
+// The pieces of a translation, each above the likeliest pieces for its place.
+// `choiceAttributes` maps a choice to the attributes of its button.
+function makePieces(inspection, choiceAttributes) {
+  const probabilities = inspection.probabilities(false);
+  return inspection.labels("target", false).map((piece, place) => makeElement("div", { class: "piece" },
+    makeElement("span", { class: `text shade${shadeOf(probabilities[place])}`, lang: languageOf("target") }, piece),
+    makeElement("span", { class: "number" }, ` ${formatProbability(probabilities[place])}`),
+    makeElement("div", { class: "choices" }, makeChoices(inspection, place, choiceAttributes))));
 }
 
 function makeChoices(inspection, place, choiceAttributes) {

@@ -136,9 +136,7 @@ async function translateText(signal) {
     page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text)) };
     view.sentence = Math.min(view.sentence, sentences.length - 1);
   }
-  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
-    showStatus(`${currentSentence().text} …`);
-  }
+  showTranslation();
 }
 
 // If a choice fails, return to the best translation; if the sentence is rejected, show nothing.
@@ -197,10 +195,13 @@ function showRemark() {
 function handleInput() {
   view.text = byId("text").value;
   view.sentence = 0;
+  showCounter();
+  showExamples();
   showRemark();
   showMisfit("");
   Object.assign(view, NO_CHOICE);
   markStale();
+  showTranslation();
   clearTimeout(page.timer);
   page.request?.abort();
   page.timer = setTimeout(refresh, DEBOUNCE);

@@ -1,0 +1,161 @@
+// The two panes: the text, and its translation, whose sentences and words can be chosen.
+
+const UNSURE = 0.5; // a word with a smaller probability is named below the translation
+const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
+
+// The translation of the whole text, a span for each sentence. The words of the inspected
+// sentence are buttons; `inspection` is null until there is one.
+function makeTranslation({ sentences, gaps }, current, inspection) {
+  return sentences.flatMap(({ source, text }, i) => {
+    const lang = text === null ? languageOf("source", view.model) : null;
+    if (i === current) {
+      return [gaps[i], makeElement("span", { class: sentences.length > 1 ? "chosen" : null, lang }, inspection ? makeWordButtons(inspection) : text ?? source)];
+    }
+    const choose = () => getSelection().isCollapsed && chooseSentence(i);
+    return [gaps[i], makeElement("span", { class: "other", role: "button", "data-sentence": i, lang, onclick: choose }, text ?? source)];
+  });
+}
+
+// The words of a translation as buttons, if its text has exactly these words.
+function makeWordButtons(inspection) {
+  const text = textOf(inspection);
+  const words = inspection.data.target.words.slice(0, -1);
+  const gaps = findGaps(text, words);
+  const joined = words.map((word, i) => gaps[i] + word).join("");
+  if (!text.startsWith(joined)) {
+    return text;
+  }
+  const probabilities = inspection.probabilities(true);
+  const buttons = words.flatMap((word, i) => [gaps[i], makeElement("span", {
+    class: `word shade${shadeOf(probabilities[i])}`, role: "button", "data-word": i, "aria-expanded": "false",
+    title: `Probability ${formatProbability(probabilities[i])}. Click to see other words`,
+  }, word)]);
+  return [...buttons, text.slice(joined.length)];
+}
+
+// The text of the translation that an inspection shows.
+function textOf(inspection) {
+  const { target, nBest } = inspection.data;
+  const displayed = target.ids.slice(0, -1).join();
+  return nBest.find(({ ids }) => ids.join() === displayed)?.text ?? target.words.slice(0, -1).join(" ");
+}
+
+function showTranslation() {
+  const { translation } = page;
+  const isCurrent = currentSentence() !== undefined;
+  const inspection = page.inspection && !isStale() ? page.inspection : null;
+  const sentences = isCurrent ? translation.sentences : [];
+  byId("translation").lang = languageOf("target", view.model) ?? "";
+  byId("translation").classList.toggle("outdated", !isCurrent);
+  if (isCurrent || !page.inspection) {
+    replaceChildren(byId("translation"), sentences.length ? makeTranslation(translation, view.sentence, inspection) : []);
+  }
+  byId("copy").hidden = sentences.length === 0;
+  for (const id of ["previous-sentence", "next-sentence"]) {
+    byId(id).hidden = sentences.length < 2;
+  }
+  byId("previous-sentence").ariaDisabled = String(view.sentence === 0);
+  byId("next-sentence").ariaDisabled = String(view.sentence === sentences.length - 1);
+  showRemarks(inspection, sentences.length);
+}
+
+// What a reader should know of the sentence: in the footer whether the model was sure, and
+// below the panes which words were not.
+function showRemarks(inspection, count) {
+  const number = count > 1 ? `Sentence ${view.sentence + 1} of ${count}` : count ? "1 sentence" : "";
+  const remarks = inspection ? describeDoubts(inspection) : [];
+  byId("sentence-number").textContent = number + (inspection && remarks.length === 0 ? " · sure" : "");
+  byId("remarks").hidden = remarks.length === 0;
+  byId("remarks").textContent = remarks.join(" ");
+}
+
+// The remarks on a translation: words of which the model is not sure, and words of the source
+// that it cannot read.
+function describeDoubts(inspection) {
+  const quote = (words) => words.map((word) => `“${word}”`).join(", ");
+  const probabilities = inspection.probabilities(true);
+  const unsure = inspection.data.target.words.slice(0, -1).filter((_, i) => probabilities[i] < UNSURE);
+  const unknown = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
+  return [
+    unsure.length > 0 && `Not sure: ${unsure.length > MAX_UNSURE ? `${unsure.length} words` : quote(unsure)}.`,
+    unknown.length > 0 && `Not in the vocabulary, so the model cannot read it: ${quote(unknown)}.`,
+  ].filter(Boolean);
+}
+
+function showCounter() {
+  const count = [...view.text].length;
+  byId("counter").textContent = `${count.toLocaleString("en")} / ${MAX_CHARACTERS.toLocaleString("en")}`;
+  byId("clear").hidden = count === 0;
+}
+
+// Copy the translation. Without HTTPS, browsers let a page copy only what is selected.
+async function copyTranslation() {
+  const translation = byId("translation");
+  try {
+    await navigator.clipboard.writeText(translation.textContent);
+  } catch {
+    getSelection().selectAllChildren(translation);
+    document.execCommand("copy");
+  }
+  byId("copy").textContent = "Copied";
+  setTimeout(() => { byId("copy").textContent = "Copy"; }, 2000);
+}
+
+// Sentences to try: in place of an empty translation, or when asked for.
+function showExamples(isOpen = view.text.trim() === "") {
+  const { examples = [] } = page.models[view.model];
+  const isUseful = examples.length > 0 && !page.source.isFrozen;
+  byId("show-examples").hidden = !isUseful;
+  byId("show-examples").ariaExpanded = String(isOpen);
+  byId("examples").hidden = !isUseful || !isOpen;
+  byId("translation").hidden = isUseful && isOpen;
+  replaceChildren(byId("examples"), examples.map((text) => makeElement("button", { type: "button", dir: "auto", onclick: () => setText(text) }, text)));
+}
+
+// Put a text into the box, as if it were typed: it can be undone there.
+function setText(text) {
+  const box = byId("text");
+  box.focus();
+  box.select();
+  if (!document.execCommand("insertText", false, text)) {
+    box.value = text;
+    handleInput();
+  }
+}
+
+// What the model is: languages, corpus, size, BLEU.
+function showModel() {
+  const { about = [], languages } = page.models[view.model];
+  const name = (code) => new Intl.DisplayNames("en", { type: "language", fallback: "code" }).of(code);
+  const names = ["source", "target"].every((side) => languageOf(side, view.model)) ? [languages.map(name).join(" → ")] : [];
+  byId("about").hidden = about.length === 0;
+  byId("about").textContent = [...names, ...about].join(" · ");
+  showExamples();
+}
+
+// In a running text, the arrow keys also lead from line to line.
+function moveInTranslation(event) {
+  const items = itemsOf(byId("translation"));
+  const place = items.indexOf(event.target) + { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (items[place]) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    setTabStop(items, items[place]);
+    items[place].focus();
+  }
+}
+
+function addPaneListeners() {
+  byId("copy").addEventListener("click", copyTranslation);
+  byId("clear").addEventListener("click", () => { setText(""); byId("text").focus(); });
+  byId("show-examples").addEventListener("click", () => showExamples(byId("examples").hidden));
+  byId("previous-sentence").addEventListener("click", () => chooseSentence(Math.max(view.sentence - 1, 0)));
+  byId("next-sentence").addEventListener("click", () => chooseSentence(Math.min(view.sentence + 1, page.translation.sentences.length - 1)));
+  byId("translation").addEventListener("keydown", moveInTranslation);
+  byId("translation").addEventListener("keydown", (event) => {
+    if (event.target.role === "button" && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      event.target.click();
+    }
+  });
+}

@@ -62,6 +62,9 @@ class Echo:
     def leave_out_words(self, requests):
         return [[[-1.0] * len(request.target)] for request in requests]
 
+    def list_words(self, requests):
+        return [[{"word": str(request.word)}] for request in requests]
+
     def has_chosen_head(self):
         return True
 

@@ -27,7 +27,7 @@ from transformer.text.vocabulary import (
 )
 from transformer.translator import Translator
 from transformer.viewer import page_files
-from transformer.viewer.inspection import inspect_line, to_json
+from transformer.viewer.inspection import inspect_line, list_choices, to_json
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -334,6 +334,30 @@ def test_an_inspection_has_the_numbers_of_tensorflow(trained, lines, name):
                     attention[kind]["data"], values.ravel(), atol=1.8e-5
                 )
             assert_close(result, expected)
+
+
+@needs_node
+def test_the_choices_of_a_word_are_those_of_tensorflow(trained, lines):
+    with open_translator(trained) as translator:
+        target = translator.vocabularies.target.encode("3 1212 7")
+        expected = [
+            [
+                {"word": word, "probability": p, "ids": ids, "isEnd": is_end}
+                for word, p, ids, is_end in list_choices(
+                    translator, lines[0], target, index
+                )
+            ]
+            for index in range(3)
+        ]
+    data = {
+        "weights": encode_base64(export(trained)),
+        "kernels": read_kernels(),
+        "request": {"text": lines[0], "target": target},
+    }
+    program = (
+        "return [0, 1, 2].map((word) => engine.listWords({...input.request, word}));"
+    )
+    assert_close(run_node(MAKE_ENGINE + program, data), expected)
 
 
 @needs_node

@@ -21,7 +21,13 @@ from transformer.text.vocabulary import (
 )
 from transformer.translator import Translator
 from transformer.viewer import roles
-from transformer.viewer.inspection import STEPS, inspect_line, leave_out_each, to_json
+from transformer.viewer.inspection import (
+    STEPS,
+    inspect_line,
+    leave_out_each,
+    list_choices,
+    to_json,
+)
 from transformer.viewer.searches import RecentTranslator
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path_ids, search_tree
 
@@ -348,3 +354,32 @@ def test_words_are_left_out_alone_as_with_the_rest(translator, inspection, lines
     target = inspection.target.ids[:-1]
     without = leave_out_each(translator, lines[0], target)
     np.testing.assert_allclose(without, inspection.without, atol=1e-5)
+
+
+def test_the_choices_of_a_word_are_likely_and_whole(translator, lines):
+    vocabulary = translator.vocabularies.target
+    target = vocabulary.encode("3 " + "12" * 2 + " 7")
+    spans = words.split_into_words(vocabulary, target).spans
+    assert max(end - begin for begin, end in spans) > 1  # a word of several pieces
+    for index, (begin, end) in enumerate(spans):
+        choices = list_choices(translator, lines[0], target, index)
+        assert 1 < len({choice.word for choice in choices}) == len(choices) <= 6
+        probabilities = [choice.probability for choice in choices]
+        assert probabilities == sorted(probabilities, reverse=True)
+        [own] = [choice for choice in choices if choice.ids == target[:end]]
+        assert own.word == words.split_into_words(vocabulary, target).words[index]
+        for word, probability, ids, is_end in choices:
+            assert ids[:begin] == target[:begin]
+            forced = inspect_line(translator, lines[0], target=ids, leave_out=False)
+            kept = [*ids, vocabulary.eos] if is_end else ids
+            log_probs = forced.log_probs[begin : len(kept)]
+            np.testing.assert_allclose(probability, np.exp(log_probs.sum()), rtol=1e-3)
+            tokens = words.split_into_words(vocabulary, kept)
+            assert tokens.words[index] == word or (is_end and not word)
+            if ids != target[:end] and not is_end and len(tokens.words) == index + 1:
+                # The word is complete: what is likeliest next does not belong to it.
+                [(piece, *_), *_] = forced.alternatives[len(ids)]
+                longer = words.split_into_words(vocabulary, [*ids, piece])
+                assert longer.words[index] == word
+    with pytest.raises(ValueError, match="expected the index of one of 3 words, got 3"):
+        list_choices(translator, lines[0], target, 3)

@@ -534,19 +534,33 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
     names = openapi["components"]["schemas"]["Texts"]["properties"]
     expected = {"text", "model", "n_best", "scores", "alignments", "split"}
     assert set(names) == expected
-    see = openapi["paths"]["/see"]["post"]["requestBody"]["content"][requests.JSON]
+
+    def schema_of(path):
+        body = openapi["paths"][path]["post"]["requestBody"]
+        return body["content"][requests.JSON]["schema"]
+
     for kind, schema in (
         (requests.Texts, openapi["components"]["schemas"]["Texts"]),
         (requests.LibreTranslate, openapi["components"]["schemas"]["LibreTranslate"]),
-        (requests.See, see["schema"]),
+        (requests.See, schema_of("/see")),
+        (requests.LeaveOut, schema_of("/leave_out")),
+        (requests.Words, schema_of("/words")),
     ):
         assert set(kind.__struct_fields__) == set(schema["properties"])
+        required = {
+            field.name
+            for field in requests.msgspec.structs.fields(kind)
+            if field.required
+        }
+        assert required == set(schema["required"])
     for name in (*expected, "other"):
         answer = ask(server, "/translate", {"text": "x", name: None})[1]
         assert ("unknown" in json.dumps(answer)) == (name == "other"), name
     for path, statuses in (
         ("/translate", "200 400 403 413 415 421 429 500 503"),
         ("/see", "200 400 403 413 415 421 429 500 503"),
+        ("/leave_out", "200 400 403 413 415 421 429 500 503"),
+        ("/words", "200 400 403 413 415 421 429 500 503"),
         ("/detect", "200 400 403 413 415 421"),
     ):
         assert list(openapi["paths"][path]["post"]["responses"]) == statuses.split()
@@ -559,6 +573,19 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
         for method in ("GET", "POST"):
             status = ask(server, path, method=method)[0]
             assert (status == 405) == (method.lower() not in methods), path
+
+
+def test_each_operation_has_a_name_for_generated_clients(server):
+    openapi = ask(server, "/openapi.json")[1]
+    names = [
+        operation["operationId"]
+        for methods in openapi["paths"].values()
+        for operation in methods.values()
+    ]
+    assert all(name.isidentifier() for name in names)
+    assert len(set(names)) == len(names)
+    [address] = [item["url"] for item in openapi["servers"]]
+    assert ask(server, address + "models")[0] == 200
 
 
 def test_metrics_and_one_line_a_request(server, caplog):
@@ -684,3 +711,11 @@ def test_words_are_left_out_on_request(server):
     status, answer, _ = ask(server, "/leave_out", fields)
     assert status == 200 and answer == {"result": [[-1.0, -1.0]]}
     check_error(ask(server, "/leave_out", {"text": "x"}))
+
+
+def test_the_words_for_a_place_are_listed(server):
+    fields = {"text": "x", "target": [5, 6], "word": 1}
+    status, answer, _ = ask(server, "/words", fields)
+    assert status == 200 and answer == {"result": [{"word": "1"}]}
+    for wrong in ({"word": -1}, {"word": None}, {"target": None}):
+        assert check_error(ask(server, "/words", {**fields, **wrong}))[0] == 400

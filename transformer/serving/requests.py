@@ -87,6 +87,15 @@ class LeaveOut(msgspec.Struct, forbid_unknown_fields=True):
     model: Index = 0
 
 
+class Words(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request for the words that may stand at a place."""
+
+    text: str
+    target: Ids
+    word: Index
+    model: Index = 0
+
+
 class Texts(msgspec.Struct, forbid_unknown_fields=True):
     """The fields of a request for translations."""
 
@@ -240,6 +249,15 @@ def parse_leave_out(
     leave_out = _convert(fields, LeaveOut)
     text = _check_sentence(leave_out.text, _choose_model(leave_out.model, models))
     return leave_out.model, SentenceRequest(text, target=leave_out.target)
+
+
+def parse_words(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, SentenceRequest]:
+    """Parse a request for the words at a place, as `parse_see` does."""
+    words = _convert(fields, Words)
+    text = _check_sentence(words.text, _choose_model(words.model, models))
+    return words.model, SentenceRequest(text, target=words.target, word=words.word)
 
 
 def _check_sentence(text, model):

@@ -130,6 +130,7 @@ class Service:
             Route("/see", self._see, methods=["POST"]),
             Route("/spec", self._get_openapi),
             Route("/translate", self._translate, methods=["POST"]),
+            Route("/words", self._list_words, methods=["POST"]),
         ]
         self._paths = {route.path for route in routes}
         handlers: Dict[Any, Callable] = {
@@ -290,6 +291,10 @@ class Service:
         index, sentence = await self._parse(requests.parse_leave_out, request)
         leave_out = self.models[index].leave_out_words
         return await self._inspect(request, leave_out, sentence, LEAVE_OUT_COST)
+
+    async def _list_words(self, request: Request) -> Response:
+        index, sentence = await self._parse(requests.parse_words, request)
+        return await self._inspect(request, self.models[index].list_words, sentence)
 
     async def _parse(self, parse: Callable, request: Request) -> Any:
         fields = await _read_fields(request, [requests.JSON])

@@ -19,6 +19,7 @@ from transformer.text.words import Tokens, restore_unknown_words, split_into_wor
 from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, describe_heads
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, Node, search_tree
+from transformer.viewer.word_choices import WordChoice, list_word_choices
 
 KINDS = {
     "encoder": ("encoder", "self_attention"),
@@ -151,6 +152,26 @@ def leave_out_each(translator, line: str, target: Sequence[int]) -> np.ndarray:
     vocabulary = translator.vocabularies.source
     spans = split_into_words(vocabulary, [*source, vocabulary.eos]).spans
     return leave_out_words(translator, source, target, spans)
+
+
+def list_choices(
+    translator, line: str, target: Sequence[int], word: int
+) -> List[WordChoice]:
+    """Return the likeliest words for the place of a word of a translation.
+
+    Args:
+      translator: a Translator.
+      line: the source.
+      target: the ids of the translation, without the end.
+      word: the index of the word.
+
+    Raises:
+      ValueError: the line has no pieces, ids are not pieces of the vocabulary, or the
+        translation has no such word.
+    """
+    source = _encode(translator, line)
+    [target] = translator.encode_prefixes([list(target)], [line], "target")
+    return list_word_choices(translator, source, target, word, NUM_ALTERNATIVES)
 
 
 def _encode(translator, line):

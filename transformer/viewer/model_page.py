@@ -57,9 +57,7 @@ def make_model_page(
             parts[PART.format(len(parts) + 1)] = f'modelParts.push("{part}");\n'
     html, _ = page_files.make_page(
         {
-            "models": [
-                {**describe_model(hp, logdir, name, languages), "about": about}
-            ],
+            "models": [{**describe_model(hp, logdir, name, languages), "about": about}],
             "examples": list(examples),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),

@@ -17,6 +17,7 @@ from transformer.text.data_folder import choose_dev_lines, read_languages, read_
 from transformer.viewer.inspection import (
     inspect_line,
     leave_out_each,
+    list_choices,
     round_floats,
     to_json,
 )
@@ -145,6 +146,25 @@ class Model:
             round_floats(
                 leave_out_each(self.translator, request.text, request.target or [])
             )
+            for request in requests
+        ]
+
+    def list_words(
+        self, requests: Sequence[SentenceRequest]
+    ) -> List[List[Dict[str, Any]]]:
+        """Return the choices for the `word` of each request, as JSON."""
+        return [
+            [
+                {
+                    "word": choice.word,
+                    "probability": round_floats(choice.probability),
+                    "ids": choice.ids,
+                    "isEnd": choice.is_end,
+                }
+                for choice in list_choices(
+                    self.translator, request.text, request.target or [], request.word
+                )
+            ]
             for request in requests
         ]
 

@@ -32,6 +32,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "view.js",
     "request.js",
     "panes.js",
+    "choices.js",
     "main.js",
 )
 # The model in the page, which runs in a worker.

@@ -8,7 +8,7 @@ MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 class SentenceRequest(NamedTuple):
     """A request to translate one sentence, or to inspect its translation.
 
-    Only the page uses `prefix`, `target`, `padding` and `leave_out`.
+    Only the page uses `prefix`, `target`, `padding`, `leave_out` and `word`.
     """
 
     text: str
@@ -17,3 +17,4 @@ class SentenceRequest(NamedTuple):
     padding: int = 0  # pieces of padding after the sentence
     alignments: bool = False
     leave_out: bool = True  # whether an inspection leaves out each word
+    word: int = 0  # the index of the word of `target` whose choices are wanted

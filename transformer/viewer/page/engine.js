@@ -4,6 +4,8 @@
 const MAX_PIECES = 256; // of a sentence: attention grows with the square of this
 const MAX_SEARCHES = 50; // whose results are kept, so that no sentence is searched twice
 const NUM_ALTERNATIVES = 5;
+const NUM_CHOICES = 6; // words for the place of a word
+const MAX_ADDED = 8; // pieces that complete a word: without spaces, words may have no end
 const WEIGHT_STEPS = 65535; // a weight is stored as an integer from 0 to this
 // Characters that change only how text is displayed; see DISPLAY_MARKS of text/lines.py.
 const DISPLAY_MARKS = /[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
@@ -75,7 +77,7 @@ class Engine {
   force(source, target) {
     const weights = new Map();
     const memory = this.model.encode([...source, EOS], weights);
-    const logits = this.model.decode([BOS, ...target], memory, weights);
+    const [logits] = this.model.decode([BOS, ...target], memory, weights);
     const size = logits.length / (target.length + 1);
     const logProbs = [...target, EOS].map((id, i) => {
       const row = logits.subarray(i * size, (i + 1) * size);
@@ -150,6 +152,60 @@ class Engine {
       const normalizer = logSumExp(row);
       return likeliestPieces(row, NUM_ALTERNATIVES).map((id) => [id, splitIntoWords(this.target, [id]).pieces[0], Math.exp(row[id] - normalizer)]);
     });
+  }
+
+  // The likeliest words for the place of a word of a translation, the likeliest first:
+  // [{ word, probability, ids, isEnd }]; the twin of viewer/word_choices.py.
+  listWords({ text, target, word }) {
+    this.checkIds(target);
+    const [begin, end] = splitIntoWords(this.target, target).spans[word];
+    const { size } = this.target;
+    const endsWord = (ids) => ids[ids.length - 1] === EOS || splitIntoWords(this.target, ids.slice(begin)).spans.length > 1;
+    const memory = this.model.encode([...this.encode(text), EOS]);
+    const [logits, targetState] = this.model.decode([BOS, ...target.slice(0, end - 1)], memory);
+    let candidates = []; // { ids, logProb, parent: the hypothesis that it continues }
+    let logProb = 0; // of the pieces of the word before a place
+    for (let place = begin; place < end; place += 1) {
+      const row = logits.subarray(place * size, (place + 1) * size);
+      const before = logProb - logSumExp(row);
+      for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place])) {
+        candidates.push({ ids: [...target.slice(0, place), piece], logProb: before + row[piece], parent: place });
+      }
+      logProb = before + row[target[place]];
+    }
+    const own = this.makeChoice(target.slice(0, end), begin, end, logProb);
+    const choices = candidates.filter(({ ids }) => endsWord(ids)).map(({ ids, logProb: ofIds }) => this.makeChoice(ids, begin, ids.length - 1, ofIds));
+    candidates = candidates.filter(({ ids }) => !endsWord(ids));
+    let state = targetState;
+    for (let added = 0; candidates.length > 0 && added < MAX_ADDED; added += 1) {
+      let rows;
+      [rows, state] = this.model.step(candidates.map(({ ids }) => ids[ids.length - 1]), candidates.map(({ parent }) => parent), state);
+      const longer = [];
+      candidates.forEach(({ ids, logProb: ofIds }, k) => {
+        const row = rows.subarray(k * size, (k + 1) * size);
+        const [piece] = likeliestPieces(row, 1);
+        if (endsWord([...ids, piece])) {
+          choices.push(this.makeChoice(ids, begin, ids.length, ofIds));
+        } else {
+          longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - logSumExp(row), parent: k });
+        }
+      });
+      candidates = longer;
+    }
+    const words = new Map([[own.word, own]]);
+    for (const choice of sortBest(choices, ({ probability }) => probability)) {
+      if (words.size < NUM_CHOICES && !words.has(choice.word)) {
+        words.set(choice.word, choice);
+      }
+    }
+    return sortBest([...words.values()], ({ probability }) => probability);
+  }
+
+  // A choice whose word has the ids from `begin` to `end`; "" if the translation ends before.
+  makeChoice(ids, begin, end, logProb) {
+    const isEnd = ids[ids.length - 1] === EOS;
+    const word = splitIntoWords(this.target, ids.slice(begin, end)).words.join("");
+    return { word, probability: Math.exp(logProb), ids: isEnd ? ids.slice(0, -1) : ids, isEnd };
   }
 
   // How the log-probability of each target piece changes when the pieces of a source word

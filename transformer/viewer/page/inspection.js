@@ -15,6 +15,7 @@ class Inspection {
     this.prefix = prefix;
     this.weights = {};
     this.matrices = new Map();
+    this.choices = []; // for the place of each word, if they were asked for
     for (const kind of Object.keys(KINDS)) {
       const weights = data.attention[kind].data; // in base64, or from the model in the page
       this.weights[kind] = typeof weights === "string" ? decodeWeights(weights) : weights;

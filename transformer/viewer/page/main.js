@@ -35,11 +35,6 @@ function showReading() {
   byId("pieces-shown").hidden = view.byWords;
   replaceChildren(byId("words"), makePieces(page.inspection, choiceAttributes));
   replaceChildren(byId("nbest"), makeNBest(page.inspection, choiceAttributes));
-  const note = byId("prefix");
-  note.hidden = !view.prefix.length && !view.target;
-  const prefix = view.prefix.length === 1 ? "The first piece is" : `The first ${view.prefix.length} pieces are`;
-  replaceChildren(note, view.target ? "This is the hypothesis that you chose. " : `${prefix} kept; the rest was decoded again. `,
-    makeElement("button", { type: "button", id: "reset-choice", onclick: resetChoice }, "Back to the best translation"));
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
   }
@@ -258,6 +253,7 @@ async function copyLink() {
 
 function addListeners() {
   addPaneListeners();
+  addChoiceListeners();
   byId("text").addEventListener("input", handleInput);
   byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { text: event.target.value }); refresh(); });
   byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { model: Number(event.target.value) }); refresh(); });

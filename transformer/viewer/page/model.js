@@ -40,30 +40,31 @@ class Transformer {
     return { length: source.length, projected: blocks.map((_, i) => this.keysAndValues(x, `decoder/block_${i}/cross_attention`)) };
   }
 
-  // The decoder on a whole target: ids [T], BOS and the pieces → logits [T, V] of the next.
+  // The decoder on a whole target: ids [T], BOS and the pieces → [logits [T, V] of the next,
+  // the state of a search whose T hypotheses have read 1 … T of them].
   decode(targetIn, memory, weights = null) {
     const positions = targetIn.map((_, i) => i);
     const visible = positions.map((position) => positions.slice(0, position + 1)); // causal
     const past = Array(this.settings.decoder_blocks).fill(NO_KEYS);
-    const [states] = this.decoderStates(targetIn, positions, memory, past, visible, weights);
-    return this.computeLogits(states);
+    const [states, present] = this.decoderStates(targetIn, positions, memory, past, visible, weights);
+    return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
   }
 
   // The state of a search before its first step, with one hypothesis.
   startSearch(memory) {
-    return { memory, length: 0, ancestors: [[]], past: Array(this.settings.decoder_blocks).fill(NO_KEYS) };
+    return { memory, ancestors: [[]], past: Array(this.settings.decoder_blocks).fill(NO_KEYS) };
   }
 
   // One decoding step of K hypotheses: ids [K], their newest pieces; parents [K], the
   // hypotheses of the previous step that they continue → [logits [K, V], the next state].
   // The cache has the keys of all hypotheses of all steps and is never reordered:
   // `ancestors` has the indices of those that belong to the past of each hypothesis.
-  step(ids, parents, { memory, length, ancestors, past }) {
+  step(ids, parents, { memory, ancestors, past }) {
     const newest = past[0].keys.length / this.settings.d_model; // the index of the next key
     const visible = ids.map((_, k) => [...ancestors[parents[k]], newest + k]);
-    const positions = ids.map(() => length);
+    const positions = parents.map((parent) => ancestors[parent].length);
     const [states, present] = this.decoderStates(ids, positions, memory, past, visible, null);
-    return [this.computeLogits(states), { memory, length: length + 1, ancestors: visible, past: present }];
+    return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
   }
 
   // The decoder's blocks, on a whole target and in each step of a search.

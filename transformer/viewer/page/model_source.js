@@ -71,6 +71,11 @@ class ModelSource {
     return new Inspection(await this.ask("inspect", { text, prefix, target }, signal), request);
   }
 
+  // The likeliest words for the place of a word: [{ word, probability, ids, isEnd }].
+  async listWords({ text, data }, word) {
+    return this.ask("listWords", { text, target: data.target.ids.slice(0, -1), word });
+  }
+
   // What each source word contributes: it takes longer than the rest of an inspection.
   async leaveOutWords(inspection, signal) {
     const target = inspection.data.target.ids.slice(0, -1);

@@ -44,12 +44,14 @@ function showTranslation() {
   const { translation } = page;
   const isCurrent = currentSentence() !== undefined;
   const inspection = page.inspection && !isStale() ? page.inspection : null;
+  closeChoices();
   const sentences = isCurrent ? translation.sentences : [];
   byId("translation").lang = languageOf("target", view.model) ?? "";
   byId("translation").classList.toggle("outdated", !isCurrent);
   if (isCurrent || !page.inspection) {
     replaceChildren(byId("translation"), sentences.length ? makeTranslation(translation, view.sentence, inspection) : []);
   }
+  showChosen(inspection);
   byId("copy").hidden = sentences.length === 0;
   for (const id of ["previous-sentence", "next-sentence"]) {
     byId(id).hidden = sentences.length < 2;
@@ -57,6 +59,18 @@ function showTranslation() {
   byId("previous-sentence").ariaDisabled = String(view.sentence === 0);
   byId("next-sentence").ariaDisabled = String(view.sentence === sentences.length - 1);
   showRemarks(inspection, sentences.length);
+}
+
+// What of the translation is a choice of the user.
+function showChosen(inspection) {
+  const { prefix, target } = view;
+  const isChoice = prefix.length > 0 || target !== null;
+  byId("prefix").hidden = !inspection || !isChoice;
+  if (inspection && isChoice) {
+    const pieces = prefix.length === 1 ? "The first piece is" : `The first ${prefix.length} pieces are`;
+    replaceChildren(byId("prefix"), target ? "This is the hypothesis that you chose. " : `${pieces} kept; the rest was decoded again. `,
+      makeElement("button", { type: "button", id: "reset-choice", onclick: resetChoice }, "Back to the best translation"));
+  }
 }
 
 // What a reader should know of the sentence: in the footer whether the model was sure, and

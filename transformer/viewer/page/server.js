@@ -26,6 +26,12 @@ class ServerSource {
     return new Inspection((await this.fetchJson("see", { ...request, leave_out: false }, signal)).result, request);
   }
 
+  // The likeliest words for the place of a word: [{ word, probability, ids, isEnd }].
+  async listWords({ text, model, data }, word) {
+    const target = data.target.ids.slice(0, -1);
+    return (await this.fetchJson("words", { text, model, target, word })).result;
+  }
+
   // What each source word contributes: it takes longer than the rest of an inspection.
   async leaveOutWords({ text, model, data }, signal) {
     const target = data.target.ids.slice(0, -1);
@@ -87,6 +93,13 @@ class FileSource {
       throw new Error(NOT_IN_FILE);
     }
     return new Inspection(entry.inspection, request);
+  }
+
+  async listWords({ data }, word) {
+    if (!data.choices) {
+      throw new Error(NOT_IN_FILE);
+    }
+    return data.choices[word];
   }
 
   has(request) {

@@ -29,7 +29,9 @@ function writeLink(isNew = false) {
   clearTimeout(page.linkTimer);
   if (page.models.length) {
     const link = viewToHash();
-    history[isNew && link !== location.hash ? "pushState" : "replaceState"](null, "", link);
+    const isAnother = isNew && link !== location.hash;
+    const state = isAnother ? { isChoice: view.prefix.length > 0 || view.target !== null } : history.state;
+    history[isAnother ? "pushState" : "replaceState"](state, "", link);
   }
 }
 

@@ -17,6 +17,7 @@ const METHODS = {
   },
   translate: (request) => engine.translate(request),
   inspect: (request) => engine.inspect(request),
+  listWords: (request) => engine.listWords(request),
   leaveOutWords: (request, pause) => engine.leaveOutWords(request, pause),
 };
 

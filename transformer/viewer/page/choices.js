@@ -1,0 +1,101 @@
+// The list under a word of the translation: the words that may stand in its place.
+
+const CHOICE_DIGITS = 3; // of a probability
+
+async function openChoices(button) {
+  const { inspection } = page;
+  const { word } = button.dataset;
+  const list = byId("word-list");
+  closeChoices();
+  button.ariaExpanded = "true";
+  Object.assign(list, { hidden: false, ariaLabel: `Words in place of “${button.textContent}”`, lang: byId("translation").lang });
+  list.dataset.word = word;
+  list.replaceChildren("…");
+  placeChoices(list, button);
+  try {
+    inspection.choices[word] ??= await page.source.listWords(inspection, Number(word));
+  } catch (error) {
+    closeChoices();
+    showStatus(error.message, true);
+    return;
+  }
+  if (page.inspection === inspection && list.dataset.word === word) {
+    const own = inspection.spans("target", true)[word][1]; // where the word ends
+    const isOwn = ({ ids, isEnd }) => !isEnd && ids.join() === inspection.data.target.ids.slice(0, own).join();
+    replaceChildren(list, inspection.choices[word].map((choice, i) => makeChoice(choice, i, isOwn(choice))));
+    itemsOf(list)[0].focus({ preventScroll: true });
+  }
+}
+
+function makeChoice({ word, probability, ids, isEnd }, index, isOwn) {
+  const share = makeElement("span", { class: "share" });
+  share.style.width = `${(100 * probability).toFixed(1)}%`;
+  const { onclick, ...attributes } = isOwn ? {} : choiceAttributes(isEnd ? { prefix: [], target: ids } : { prefix: ids, target: null });
+  const take = () => { closeChoices(); onclick?.(); };
+  return makeElement("button", { type: "button", class: isOwn ? "chosen" : null, "data-choice": index, "aria-current": isOwn ? "true" : null, onclick: take, ...attributes },
+    makeElement("span", {}, word || "⟨end⟩"), makeElement("span", { class: "number" }, formatProbability(probability, CHOICE_DIGITS)), share);
+}
+
+// Below the word, inside the pane.
+function placeChoices(list, button) {
+  const pane = byId("target-pane").getBoundingClientRect();
+  const box = [...button.getClientRects()].pop();
+  list.style.left = `${Math.max(Math.min(box.left - pane.left, pane.width - list.offsetWidth - 8), 8)}px`;
+  list.style.top = `${box.bottom - pane.top + 4}px`;
+}
+
+// Close the list. A focus inside returns to the word.
+function closeChoices() {
+  const list = byId("word-list");
+  const button = byId("translation").querySelector("[aria-expanded='true']");
+  const isFocused = list.contains(document.activeElement);
+  list.hidden = true;
+  delete list.dataset.word;
+  if (button) {
+    button.ariaExpanded = "false";
+    if (isFocused) {
+      button.focus({ preventScroll: true });
+    }
+  }
+}
+
+// Take back the latest choice, as the browser's Back button does.
+function undoChoice() {
+  if (history.state?.isChoice) {
+    history.back();
+  } else if (view.prefix.length || view.target) {
+    resetChoice();
+  }
+}
+
+function addChoiceListeners() {
+  const list = byId("word-list");
+  byId("translation").addEventListener("click", ({ target }) => {
+    if ("word" in target.dataset && getSelection().isCollapsed) {
+      openChoices(target);
+    }
+  });
+  byId("translation").addEventListener("scroll", closeChoices);
+  list.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      closeChoices();
+    }
+  });
+  list.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !list.contains(relatedTarget)) {
+      closeChoices();
+    }
+  });
+  document.addEventListener("click", ({ target }) => {
+    if (!list.contains(target) && !("word" in target.dataset)) {
+      closeChoices();
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.target.matches("textarea, input, select")) {
+      event.preventDefault();
+      undoChoice();
+    }
+  });
+}

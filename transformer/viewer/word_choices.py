@@ -1,0 +1,118 @@
+"""Whole words for the place of a word in a translation, each completed greedily.
+
+The likeliest pieces for a place are often only the beginning of a word: "▁l" of "lows".
+"""
+
+from typing import Iterator, List, NamedTuple, Sequence
+
+import numpy as np
+
+from transformer.decoding import NEVER
+from transformer.text.words import split_into_words
+
+NUM_CHOICES = 6  # for the place of a word
+MAX_ADDED = 8  # pieces that complete a word: without spaces, words may have no end
+MAX_TOKENS = 1024  # of a batch: each has the log-probabilities of a whole vocabulary
+
+
+class WordChoice(NamedTuple):
+    """A word that a translation may have at a place."""
+
+    word: str  # "": the translation ends before it
+    probability: float  # of its pieces, after the words before it
+    ids: List[int]  # of the translation up to the end of the word
+    is_end: bool  # whether the translation ends there
+
+
+def list_word_choices(
+    translator, source: Sequence[int], target: Sequence[int], index: int, branches: int
+) -> List[WordChoice]:
+    """Return the likeliest words for the place of a word, the likeliest first.
+
+    Any piece of the word may be replaced by one of the likeliest for its place; then
+    the likeliest pieces follow, up to the end of the word.
+
+    Args:
+      translator: a Translator.
+      source, target: the ids, without the end.
+      index: which word of the target; it is one of the choices.
+      branches: how many of the likeliest pieces for each place are tried.
+
+    Raises:
+      ValueError: the target has no such word.
+    """
+    vocabulary = translator.vocabularies.target
+    spans = split_into_words(vocabulary, target).spans
+    if not 0 <= index < len(spans):
+        raise ValueError(
+            f"word: expected the index of one of {len(spans):,} words, got {index}"
+        )
+    begin, end = spans[index]
+
+    def ends_word(ids):
+        """Return whether the last of these ids is not part of the word."""
+        is_end = ids[-1] == vocabulary.eos
+        return is_end or len(split_into_words(vocabulary, ids[begin:]).spans) > 1
+
+    [log_probs] = _read_log_probs(translator, source, [target[: end - 1]])
+    choices, candidates = [], []
+    log_prob = 0.0  # of the pieces of the word before a place
+    for place in range(begin, end):
+        row = log_probs[place]
+        for piece in np.argsort(-row, kind="stable")[:branches].tolist():
+            if piece != target[place]:
+                ids = [*target[:place], piece]
+                candidates.append((ids, log_prob + row[piece]))
+        log_prob += row[target[place]]
+    own = _make_choice(vocabulary, target[:end], begin, end, log_prob)
+    for ids, log_prob in candidates:
+        if ends_word(ids):
+            length = len(ids) - 1
+            choices.append(_make_choice(vocabulary, ids, begin, length, log_prob))
+    candidates = [(ids, log_prob) for ids, log_prob in candidates if not ends_word(ids)]
+    for _ in range(MAX_ADDED):
+        if not candidates:
+            break
+        rows = _read_log_probs(translator, source, [ids for ids, _ in candidates])
+        longer = []
+        for (ids, log_prob), row in zip(candidates, rows):
+            piece = int(row[-1].argmax())
+            if ends_word([*ids, piece]):
+                choices.append(_make_choice(vocabulary, ids, begin, len(ids), log_prob))
+            else:
+                longer.append(([*ids, piece], log_prob + row[-1][piece]))
+        candidates = longer
+    choices.sort(key=lambda choice: -choice.probability)
+    words = {own.word: own}
+    for choice in choices:
+        if len(words) < NUM_CHOICES:
+            words.setdefault(choice.word, choice)
+    return sorted(words.values(), key=lambda choice: -choice.probability)
+
+
+def _make_choice(vocabulary, ids, begin, end, log_prob):
+    """Return a WordChoice whose word has the ids from `begin` to `end`."""
+    is_end = ids[-1] == vocabulary.eos
+    words = split_into_words(vocabulary, ids[begin:end]).words
+    kept = ids[:-1] if is_end else ids
+    return WordChoice("".join(words), float(np.exp(log_prob)), list(kept), is_end)
+
+
+def _read_log_probs(
+    translator, source: Sequence[int], targets: Sequence[Sequence[int]]
+) -> Iterator[np.ndarray]:
+    """Yield the log-probabilities of the next piece after each beginning of a target.
+
+    Yields:
+      Float [T + 1, V] for a target of T pieces.
+    """
+    vocabulary = translator.vocabularies.target
+    size = max(1, MAX_TOKENS // (1 + max(map(len, targets))))
+    for start in range(0, len(targets), size):
+        batch = targets[start : start + size]
+        log_probs = translator.inspect(
+            [source] * len(batch), batch, lambda inspection: inspection.log_probs
+        )
+        log_probs[..., list(vocabulary.forbidden)] = NEVER
+        for target, rows in zip(batch, log_probs):
+            yield rows[: len(target) + 1]

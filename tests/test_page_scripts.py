@@ -83,3 +83,51 @@ def test_a_text_is_limited_at_a_space():
     )
     assert texts[1] == "kurz "
     assert 19_990 <= len(texts[0]) <= 20_000 and texts[0].endswith(("Wort", "😀"))
+
+
+SERVICE = """
+const asked = [];
+globalThis.page = { models: [{ split: true }] };
+globalThis.fetch = async (path, { body }) => {
+    const { text } = JSON.parse(body);
+    const sources = text.split(/\\s*\\n\\s*/);
+    asked.push(sources.length);
+    const isRefused = sources.length > input.limit || text.includes("far too long");
+    const sentences = sources.map((source) => ({ source, text: source.toUpperCase() }));
+    const answer = { translations: [{ text: text.toUpperCase(), sentences }] };
+    return { status: isRefused ? 413 : 200, ok: !isRefused,
+             json: async () => (isRefused ? { error: "Too long." } : answer) };
+};
+const reports = [];
+const request = { model: 0, text: input.text, language: "de" };
+return new ServerSource().translate(request, null, (...report) => reports.push(report))
+    .then(({ text, sentences }) => ({ text, sentences, asked, reports }),
+          ({ message }) => ({ message }));
+"""
+
+
+def translate_by_service(text, limit):
+    scripts = ["sentences.js", "server.js"]
+    return run_node(SERVICE, {"text": text, "limit": limit}, scripts)
+
+
+def test_a_text_of_many_sentences_is_translated_in_several_requests():
+    lines = [f"satz {i}" for i in range(250)]
+    text = "\n".join(lines[:200]) + "\n\n" + "\n".join(lines[200:])
+    for limit in (256, 30):  # what the service takes, and less
+        answer = translate_by_service(text, limit)
+        assert answer["text"] == text.upper()
+        assert [s["source"] for s in answer["sentences"]] == lines
+        assert [s["text"] for s in answer["sentences"]] == [x.upper() for x in lines]
+        assert answer["reports"] == [[0, 3], [1, 3], [2, 3]]
+    assert max(translate_by_service(text, 256)["asked"]) == 100
+
+
+def test_a_sentence_that_is_too_long_stays_and_the_others_are_translated():
+    lines = ["eins", "zwei", "das ist far too long", "vier", "fünf"]
+    answer = translate_by_service("\n".join(lines), 256)
+    assert answer["text"] == "EINS\nZWEI\ndas ist far too long\nVIER\nFÜNF"
+    texts = [sentence["text"] for sentence in answer["sentences"]]
+    assert texts == ["EINS", "ZWEI", None, "VIER", "FÜNF"]
+    assert answer["sentences"][2]["error"] == "Too long."
+    assert translate_by_service(lines[2], 256) == {"message": "Too long."}

@@ -194,7 +194,8 @@ def report(measured, verdicts, limit, letters):
             lines.add(number)
     precision = right / judged if judged else float("nan")
     print(
-        f"{limit:5.1f}  {letters:7}  {total:4}  {judged:6}  {right:5}  {precision:9.2f}  {len(lines):5}"
+        f"{limit:5.1f}  {letters:7}  {total:4}  {judged:6}  {right:5}  "
+        f"{precision:9.2f}  {len(lines):5}"
     )
 
 

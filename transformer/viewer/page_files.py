@@ -33,6 +33,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "request.js",
     "panes.js",
     "choices.js",
+    "paper.js",
     "main.js",
 )
 # The model in the page, which runs in a worker.

@@ -160,6 +160,14 @@ function showTree() {
   byId("tree-note").textContent = `Search ${model.search}, ${model.beam} ${model.beam === 1 ? "hypothesis" : "hypotheses"} in the beam, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
 }
 
+// On a narrow screen the tree is folded until it is asked for.
+function toggleTree() {
+  const isOpen = byId("search").classList.toggle("open");
+  byId("show-tree").ariaExpanded = String(isOpen);
+  byId("show-tree").textContent = isOpen ? "Hide the tree" : "Show the tree";
+  showTree();
+}
+
 // Input
 
 function moveInHeat(event) {
@@ -234,13 +242,6 @@ function setTheme() {
   }
 }
 
-// What a sheet of paper says of its origin.
-function showPrinted() {
-  const model = page.models[page.inspection?.model ?? view.model]?.name;
-  const date = new Date().toLocaleDateString("en", { dateStyle: "long" });
-  byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
-}
-
 async function copyLink() {
   writeLink();
   try {
@@ -253,6 +254,7 @@ async function copyLink() {
 
 function addListeners() {
   addPaneListeners();
+  byId("show-tree").addEventListener("click", toggleTree);
   addChoiceListeners();
   byId("text").addEventListener("input", handleInput);
   byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { text: event.target.value }); refresh(); });

@@ -55,15 +55,28 @@ class ModelSource {
     return this.descriptions;
   }
 
-  // Translate a text: { text, sentences: [{ source, text }] }.
-  async translate({ text, language }, signal) {
+  // Translate a text: { text, sentences: [{ source, text }] }, as ServerSource does.
+  async translate({ text, language }, signal, report) {
     const sentences = [];
-    for (const source of splitSentences(text, language)) {
-      const [best] = await this.ask("translate", { text: source }, signal);
-      sentences.push({ source: source.split(/\s+/).join(" "), text: best.text });
+    const sources = splitSentences(text, language);
+    for (const source of sources) {
+      report(sentences.length, sources.length);
+      sentences.push({ source: source.split(/\s+/).join(" "), ...await this.translateSentence(source, signal) });
     }
-    const gaps = findGaps(text, sentences.map(({ source }) => source));
-    return { text: sentences.map((sentence, i) => gaps[i] + sentence.text).join(""), sentences };
+    const gaps = findGaps(text, sources);
+    return { text: sentences.map((sentence, i) => gaps[i] + (sentence.text ?? sentence.source)).join(""), sentences: checkSentences(sentences) };
+  }
+
+  async translateSentence(text, signal) {
+    try {
+      const [best] = await this.ask("translate", { text }, signal);
+      return { text: best.text };
+    } catch (error) {
+      if (error.name === "AbortError") {
+        throw error;
+      }
+      return { text: null, error: error.message };
+    }
   }
 
   async inspect(request, signal) {

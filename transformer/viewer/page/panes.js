@@ -6,13 +6,15 @@ const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
 // The translation of the whole text, a span for each sentence. The words of the inspected
 // sentence are buttons; `inspection` is null until there is one.
 function makeTranslation({ sentences, gaps }, current, inspection) {
-  return sentences.flatMap(({ source, text }, i) => {
-    const lang = text === null ? languageOf("source", view.model) : null;
+  return sentences.flatMap(({ source, text, error }, i) => {
+    if (text === null) {
+      return [gaps[i], makeElement("span", { class: "failed", lang: languageOf("source", view.model), title: error }, source)];
+    }
     if (i === current) {
-      return [gaps[i], makeElement("span", { class: sentences.length > 1 ? "chosen" : null, lang }, inspection ? makeWordButtons(inspection) : text ?? source)];
+      return [gaps[i], makeElement("span", { class: sentences.length > 1 ? "chosen" : null }, inspection ? makeWordButtons(inspection) : text)];
     }
     const choose = () => getSelection().isCollapsed && chooseSentence(i);
-    return [gaps[i], makeElement("span", { class: "other", role: "button", "data-sentence": i, lang, onclick: choose }, text ?? source)];
+    return [gaps[i], makeElement("span", { class: "other", role: "button", "data-sentence": i, onclick: choose }, text)];
   });
 }
 
@@ -56,9 +58,18 @@ function showTranslation() {
   for (const id of ["previous-sentence", "next-sentence"]) {
     byId(id).hidden = sentences.length < 2;
   }
-  byId("previous-sentence").ariaDisabled = String(view.sentence === 0);
-  byId("next-sentence").ariaDisabled = String(view.sentence === sentences.length - 1);
+  byId("previous-sentence").ariaDisabled = String(isCurrent && findSentence(view.sentence - 1, -1) === undefined);
+  byId("next-sentence").ariaDisabled = String(isCurrent && findSentence(view.sentence + 1, 1) === undefined);
+  showFailures(sentences);
   showRemarks(inspection, sentences.length);
+}
+
+// Sentences that are too long stay in the source language, and are named.
+function showFailures(sentences) {
+  const failures = sentences.filter(({ text }) => text === null);
+  const count = failures.length === 1 ? "a sentence" : `${failures.length} sentences`;
+  byId("failures").hidden = failures.length === 0;
+  byId("failures").textContent = failures.length ? `Not translated: ${count}, from “${clipText(failures[0].source, 30)}” on. ${failures[0].error}` : "";
 }
 
 // What of the translation is a choice of the user.
@@ -163,8 +174,8 @@ function addPaneListeners() {
   byId("copy").addEventListener("click", copyTranslation);
   byId("clear").addEventListener("click", () => { setText(""); byId("text").focus(); });
   byId("show-examples").addEventListener("click", () => showExamples(byId("examples").hidden));
-  byId("previous-sentence").addEventListener("click", () => chooseSentence(Math.max(view.sentence - 1, 0)));
-  byId("next-sentence").addEventListener("click", () => chooseSentence(Math.min(view.sentence + 1, page.translation.sentences.length - 1)));
+  byId("previous-sentence").addEventListener("click", () => chooseSentence(findSentence(view.sentence - 1, -1)));
+  byId("next-sentence").addEventListener("click", () => chooseSentence(findSentence(view.sentence + 1, 1)));
   byId("translation").addEventListener("keydown", moveInTranslation);
   byId("translation").addEventListener("keydown", (event) => {
     if (event.target.role === "button" && (event.key === "Enter" || event.key === " ")) {

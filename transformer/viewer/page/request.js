@@ -132,9 +132,10 @@ async function translateText(signal) {
   if (!currentSentence()) {
     const { model } = view;
     const input = limitText(view.text).trim();
-    const { text, sentences } = await page.source.translate({ model, text: input, language: languageOf("source", model) }, signal);
-    page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text)) };
-    view.sentence = Math.min(view.sentence, sentences.length - 1);
+    const report = (done, all) => done > 0 && showStatus(`Translating … ${Math.round((100 * done) / all)} %`);
+    const { text, sentences } = await page.source.translate({ model, text: input, language: languageOf("source", model) }, signal, report);
+    page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text ?? sentence.source)) };
+    view.sentence = findSentence(Math.min(view.sentence, sentences.length - 1), 1) ?? findSentence(0, 1);
   }
   showTranslation();
 }
@@ -223,8 +224,19 @@ function choose(choice) {
   }
 }
 
+// The next sentence from an index on, in steps of 1 or −1, that has a translation.
+function findSentence(index, by) {
+  const { sentences } = page.translation;
+  for (let i = index; i >= 0 && i < sentences.length; i += by) {
+    if (sentences[i].text !== null) {
+      return i;
+    }
+  }
+  return undefined;
+}
+
 function chooseSentence(sentence) {
-  if (!isStale() && sentence !== view.sentence) {
+  if (sentence !== undefined && !isStale() && sentence !== view.sentence) {
     choose({ sentence });
   }
 }

@@ -43,6 +43,26 @@ function findGaps(text, sentences) {
   });
 }
 
+// Cut a text after every `count` sentences: [{ gap, text }], with what stands before each part.
+function cutText(text, language, count) {
+  const sentences = splitSentences(text, language);
+  const gaps = findGaps(text, sentences);
+  const parts = [];
+  for (let start = 0; start < sentences.length; start += count) {
+    const of = sentences.slice(start, start + count).map((sentence, i) => (i ? gaps[start + i] : "") + sentence);
+    parts.push({ gap: gaps[start], text: of.join("") });
+  }
+  return parts;
+}
+
+// Translated sentences, of which some may have failed: an error if all have.
+function checkSentences(sentences) {
+  if (sentences.every(({ text }) => text === null)) {
+    throw new Error(sentences[0].error);
+  }
+  return sentences;
+}
+
 // The beginning of a text that is translated, up to the last space before the limit.
 function limitText(text) {
   const characters = [...text];

@@ -2,6 +2,9 @@
 
 const NOT_IN_FILE = "This is not in the file; use serve.py to see it.";
 
+const TOO_LONG = 413; // the status of a request with more than the server takes
+const SENTENCES_AT_ONCE = 100; // of a request: the server takes 256, and others wait
+
 class Unreachable extends Error {}
 
 class ServerSource {
@@ -14,12 +17,46 @@ class ServerSource {
     return (await this.fetchJson("models", null, signal)).models;
   }
 
-  // Translate a text: { text, sentences: [{ source, text }] }.
-  async translate({ model, text }, signal) {
-    const split = page.models[model].split;
-    const [answer] = (await this.fetchJson("translate", { model, text, split, scores: true }, signal)).translations;
-    const sentences = answer.sentences ?? [{ source: text, text: answer.text }];
-    return { text: answer.text, sentences: sentences.map((sentence) => ({ ...sentence, source: sentence.source.split(/\s+/).join(" ").trim() })) };
+  // Translate a text: { text, sentences: [{ source, text }] }. The text of a sentence that is
+  // too long is null, and it has an error. `report` gets the numbers of parts, done and all.
+  async translate({ model, text, language }, signal, report) {
+    if (!page.models[model].split) {
+      return this.translatePart({ model, text, split: false, scores: true }, language, signal);
+    }
+    const parts = cutText(text, language, SENTENCES_AT_ONCE);
+    const answers = [];
+    for (const part of parts) {
+      report(answers.length, parts.length);
+      answers.push(await this.translatePart({ model, text: part.text, split: true, scores: true }, language, signal));
+    }
+    return {
+      text: answers.map((answer, i) => parts[i].gap + answer.text).join(""),
+      sentences: checkSentences(answers.flatMap(({ sentences }) => sentences)),
+    };
+  }
+
+  // Translate a part of a text. If the server finds it too long, it is cut into halves.
+  async translatePart(request, language, signal) {
+    const { text, split } = request;
+    try {
+      const [answer] = (await this.fetchJson("translate", request, signal)).translations;
+      const sentences = answer.sentences ?? [{ source: text, text: answer.text }];
+      return { text: answer.text, sentences: sentences.map((sentence) => ({ ...sentence, source: sentence.source.split(/\s+/).join(" ").trim() })) };
+    } catch (error) {
+      const count = error.status === TOO_LONG && split ? splitSentences(text, language).length : 0;
+      if (count === 0) {
+        throw error;
+      }
+      if (count === 1) {
+        return { text, sentences: [{ source: text, text: null, error: error.message }] };
+      }
+      const halves = cutText(text, language, Math.ceil(count / 2));
+      const answers = [];
+      for (const half of halves) {
+        answers.push(await this.translatePart({ ...request, text: half.text }, language, signal));
+      }
+      return { text: answers.map((answer, i) => halves[i].gap + answer.text).join(""), sentences: answers.flatMap(({ sentences }) => sentences) };
+    }
   }
 
   async inspect(request, signal) {
@@ -61,7 +98,7 @@ class ServerSource {
       throw new Unreachable(`${answer.error} Retrying …`);
     }
     if (!response.ok) {
-      throw new Error(answer.error);
+      throw Object.assign(new Error(answer.error), { status: response.status });
     }
     return answer;
   }

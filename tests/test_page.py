@@ -503,7 +503,7 @@ def test_keys_keep_the_focus(page):
         page.run("byId('reset-choice').focus()")
         page.press("Enter")
         page.until("byId('prefix').hidden")
-        assert page.run("byId('words').contains(document.activeElement)")
+        assert page.run("byId('translation').contains(document.activeElement)")
 
 
 def test_a_server_that_restarts_with_another_model(page, models, monkeypatch):

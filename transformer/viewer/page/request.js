@@ -241,10 +241,10 @@ function chooseSentence(sentence) {
   }
 }
 
-// Return to the best translation. Its button disappears, so the focus moves to the words.
+// Return to the best translation. Its button disappears, so the focus moves to the translation.
 function resetChoice() {
   if (document.activeElement === byId("reset-choice")) {
-    itemsOf(byId("words")).find((item) => item.tabIndex === 0).focus();
+    itemsOf(byId("translation")).find((item) => item.tabIndex === 0)?.focus();
   }
   choose(NO_CHOICE);
 }

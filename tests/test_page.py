@@ -122,7 +122,7 @@ def test_the_heat_map_has_the_weights_of_the_model_and_hovering_shows_them(
     )
     page.mouse("mouseMoved", x, y)
     text = page.until("byId('cell').textContent")
-    assert re.search(r"looks at “2” with weight \d\.\d+\.", text)
+    assert re.search(r"attends to “2” with weight \d\.\d+\.", text)
     assert "{:.3f}".format(expected[0, 1]) in text
 
 
@@ -135,7 +135,7 @@ def test_masked_cells_say_why(page):
     assert "later" in page.run(hidden.format("decoder", "0, 1"))
     assert page.run(hidden.format("decoder", "1, 1")) == ""
     page.run("chooseHead({kind: 'cross'}); setHighlight({row: 0, column: 7})")
-    assert "cannot look" in page.run("byId('cell').textContent")
+    assert "cannot attend" in page.run("byId('cell').textContent")
     # As in the dialects that do not mask padding.
     page.run("page.matrix.values[7] = 0.25; setHighlight({row: 0, column: 6})")
     page.run("setHighlight({row: 0, column: 7})")
@@ -558,8 +558,10 @@ def test_keys_do_what_the_page_says(page):
     page.press("1")
     assert page.run("view.kind") == "encoder"
     for key in re.findall(r"<kbd>(.*?)</kbd>", page_files.read_file("page.html")):
-        assert key in ("Esc", "Enter", "Space") or page.run(
-            f"(() => {{ const e = new KeyboardEvent('keydown', {{key: {key!r},"
+        names = {"←": "ArrowLeft", "→": "ArrowRight", "Space": " "}
+        assert key in ("Esc", "Enter", "Shift") or page.run(
+            "(() => { const e = new KeyboardEvent('keydown', {"
+            f"key: {names.get(key, key)!r},"
             "bubbles: true, cancelable: true}); document.body.dispatchEvent(e);"
             "return e.defaultPrevented; })()"
         ), key
@@ -661,9 +663,9 @@ def test_a_focused_word_says_where_it_looks(page):
         "return [columnLabels[row.indexOf(most)], most, rowLabels[1]]; })()"
     )
     sentence = page.run("byId('cell').textContent")
-    assert sentence.startswith(f"“{row}” looks at “{label}” {weight:.2f}")
+    assert sentence.startswith(f"“{row}” attends to “{label}” {weight:.2f}")
     page.run("document.querySelector('[data-chip=\"column-0\"]').focus()")
-    assert "is looked at by" in page.run("byId('cell').textContent")
+    assert "is attended to by" in page.run("byId('cell').textContent")
 
 
 def test_the_words_of_both_sides_have_their_language(page):

@@ -144,10 +144,10 @@ function describeLine(matrix, { row, column }) {
   const names = largest.map(({ label, value }) => `“${label}” ${formatNumber(Math.abs(value))}${difference(value)}`).join(", ");
   const subject = `“${isRow ? matrix.rowLabels[row] : matrix.columnLabels[column]}”`;
   if (matrix.isDifference) {
-    const verb = isRow ? "looks at" : "is looked at by";
+    const verb = isRow ? "attends to" : "is attended to by";
     return names ? `In the other model, ${subject} ${verb} ${names}.` : `${subject}: both models agree.`;
   }
-  return `${subject} ${isRow ? "looks at" : "is looked at by"} ${names || "nothing much"}.`;
+  return `${subject} ${isRow ? "attends to" : "is attended to by"} ${names || "nothing much"}.`;
 }
 
 // Describe a cell, row or column in words.
@@ -159,13 +159,13 @@ function describeCell(matrix, { row, column }) {
   const to = matrix.columnLabels[column];
   const reason = matrix.maskReason(row, column);
   if (reason) {
-    return `“${from}” cannot look at “${to}”: ${reason}.`;
+    return `“${from}” cannot attend to “${to}”: ${reason}.`;
   }
   const value = matrix.values[row * matrix.columns + column];
   if (matrix.isDifference) {
-    return `“${from}” looks at “${to}” ${formatNumber(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
+    return `“${from}” attends to “${to}” ${formatNumber(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
   }
-  return `“${from}” looks at “${to}” with weight ${formatNumber(value, 3)}.`;
+  return `“${from}” attends to “${to}” with weight ${formatNumber(value, 3)}.`;
 }
 
 // The same numbers as a table, for screen readers.
@@ -179,7 +179,7 @@ function makeTable(matrix) {
 
 // The words of both sides as buttons. Highlighting one shades the words that it attends to,
 // or that attend to it.
-function makeChips(matrix, highlight, setHighlight) {
+function makeChips(matrix, highlight, setHighlight, choose) {
   const shade = (side, i) => {
     if (!highlight || highlight[side === "row" ? "column" : "row"] === undefined) {
       return null;
@@ -193,7 +193,7 @@ function makeChips(matrix, highlight, setHighlight) {
       const isPinned = highlight && highlight[side] === i;
       const chip = makeElement("button", {
         type: "button", class: [isPinned && "pinned", isUnknown(side, i) && "unknown"].filter(Boolean).join(" ") || null, title: isUnknown(side, i) ? "not in the vocabulary" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
-        onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => setHighlight({ [side]: i }),
+        onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => { setHighlight({ [side]: i }); choose({ [side]: i }); },
       }, label);
       const colour = shade(side, i);
       if (colour && !(highlight.row !== undefined && highlight.column !== undefined)) {

@@ -3,9 +3,13 @@
 function chooseHead(choice) {
   Object.assign(view, choice);
   view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
+  if (view.kind === "encoder" && view.step !== null && view.step < 1) {
+    view.step = view.layer + firstStep();
+  }
   page.highlight = null;
   writeLink();
   showAttention();
+  showClock();
 }
 
 // Drawing
@@ -15,7 +19,7 @@ function show() {
   markStale();
   const title = "What a Transformer sees";
   document.title = hasInspection ? `${clipText(page.inspection.text, 40)} – ${title}` : title;
-  for (const id of ["reading", "attention", "without", "search"]) {
+  for (const id of ["reading", "player", "stage", "attention", "without", "search"]) {
     byId(id).hidden = !hasInspection;
   }
   showTranslation();
@@ -24,10 +28,12 @@ function show() {
   if (hasInspection) {
     view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
+    fitClock();
     showReading();
     showAttention();
     showBars();
     showTree();
+    showClock();
   }
 }
 
@@ -56,6 +62,7 @@ function showAttention() {
   replaceChildren(byId("grid"), makeGrid(page.inspection, view, byId("grid").clientWidth, { matrixOf, isCompared: page.other !== null }, chooseHead));
   scrollToChosen(byId("grid"));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
+  page.highlight ??= highlightOfStep();
   showChoice();
   page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
   showHeat();
@@ -126,13 +133,13 @@ function showOtherMatrix() {
 
 function showHighlight() {
   const chips = byId("chips");
-  replaceChildren(chips, makeChips(page.matrix, page.highlight, setHighlight));
+  replaceChildren(chips, makeChips(page.matrix, page.highlight, setHighlight, chooseRow));
   byId("cell").textContent = page.highlight ? describeCell(page.matrix, page.highlight) : "";
 }
 
 // Shade the existing chips: replacing them would lose the focus.
 function shadeChips(chips) {
-  const lines = makeChips(page.matrix, page.highlight, setHighlight);
+  const lines = makeChips(page.matrix, page.highlight, setHighlight, chooseRow);
   const buttons = lines.flatMap((line) => [...line.querySelectorAll("button")]);
   [...chips.querySelectorAll("button")].forEach((chip, i) => {
     chip.className = buttons[i].className;
@@ -150,6 +157,9 @@ function setHighlight(highlight) {
   drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
   shadeChips(byId("chips"));
   writeLinkSoon();
+  if (view.kind === "encoder") {
+    showStage();
+  }
   byId("cell").textContent = highlight ? describeCell(page.matrix, highlight) : "";
 }
 
@@ -178,7 +188,11 @@ function moveInHeat(event) {
   event.preventDefault();
   const { row, column } = page.highlight || {};
   const move = (value, by, count) => (value === undefined ? 0 : Math.min(Math.max(value + by, 0), count - 1));
-  setHighlight({ row: move(row, step[1], page.matrix.rows), column: move(column, step[0], page.matrix.columns) });
+  const highlight = { row: move(row, step[1], page.matrix.rows), column: move(column, step[0], page.matrix.columns) };
+  if (view.step > 0) {
+    chooseRow(highlight);
+  }
+  setHighlight(highlight);
   scrollToHighlight();
 }
 
@@ -196,10 +210,10 @@ function scrollToHighlight() {
   }
 }
 
-// Remove the highlight, or else return to the best translation.
+// Remove the highlight and the step, or else return to the best translation.
 function deselect() {
-  if (page.highlight) {
-    setHighlight(null);
+  if (page.highlight || view.step !== null) {
+    releaseClock();
   } else if (page.inspection && (view.prefix.length || view.target)) {
     resetChoice();
   }
@@ -256,18 +270,21 @@ function addListeners() {
   addPaneListeners();
   byId("show-tree").addEventListener("click", toggleTree);
   addChoiceListeners();
+  addPlayerListeners();
+  addLessonListeners();
   byId("text").addEventListener("input", handleInput);
-  byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { text: event.target.value }); refresh(); });
-  byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { model: Number(event.target.value) }); refresh(); });
+  byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { step: null, text: event.target.value }); refresh(); });
+  byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { step: null, model: Number(event.target.value) }); refresh(); });
   byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); refresh(); });
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; refresh(); });
-  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.highlight = null; writeLink(); show(); });
-  byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); });
+  byId("pieces").addEventListener("change", (event) => { chooseUnit(!event.target.checked); page.highlight = null; writeLink(); show(); });
+  byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); showClock(); });
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => setHighlight(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
-  byId("heat").addEventListener("mouseleave", () => setHighlight(null));
+  byId("heat").addEventListener("mouseleave", () => setHighlight(highlightOfStep()));
+  byId("heat").addEventListener("click", (event) => chooseRow(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
   byId("heat").addEventListener("keydown", moveInHeat);
   document.addEventListener("keydown", handleKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
@@ -275,7 +292,7 @@ function addListeners() {
   for (const name of ["beforeprint", "afterprint"]) {
     addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); showPrinted(); }); // on paper it is light
   }
-  addEventListener("resize", () => { if (page.inspection) { showAttention(); showTree(); } });
+  addEventListener("resize", () => { if (page.inspection) { showAttention(); showTree(); showClock(); } });
   document.querySelectorAll("[data-roving]").forEach(moveByArrows);
   addWhyListeners();
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };

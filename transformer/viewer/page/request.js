@@ -198,6 +198,7 @@ function handleInput() {
   view.sentence = 0;
   showCounter();
   showExamples();
+  view.step = null;
   showRemark();
   showMisfit("");
   Object.assign(view, NO_CHOICE);
@@ -237,7 +238,7 @@ function findSentence(index, by) {
 
 function chooseSentence(sentence) {
   if (sentence !== undefined && !isStale() && sentence !== view.sentence) {
-    choose({ sentence });
+    choose({ sentence, step: null });
   }
 }
 

@@ -1,7 +1,7 @@
 // The current view, and the link that encodes it.
 
 const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, isPrinted: false, isSettled: false };
-const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not" };
+const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", step: null };
 // The best translation. `pieces` are those that a choice keeps: a link can then be checked.
 const NO_CHOICE = { prefix: [], target: null, pieces: "" };
 
@@ -14,11 +14,11 @@ function languageOf(side, model = page.inspection.model) {
 
 // The view as a link, and back. The fields of a link are validated: anyone may write one.
 function viewToHash() {
-  const { text, sentence, model, other, byWords, kind, layer, head, prefix, target, pieces, padding, showCut, theme, tab } = view;
+  const { text, sentence, model, other, byWords, kind, layer, head, prefix, target, pieces, padding, showCut, theme, tab, step } = view;
   const { row, column } = page.highlight ?? {};
   const fields = {
     t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
-    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab,
+    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, s: step ?? "",
   };
   return `#${new URLSearchParams(fields)}`;
 }
@@ -64,6 +64,7 @@ function hashToView(hash) {
   view.prefix = ids("p");
   view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
   view.pieces = fields.get("c") || "";
+  view.step = integer("s", 1 - page.models[view.model].layers, MAX_CHARACTERS, null);
   view.padding = integer("d", 0, 16, 0);
   view.showCut = fields.get("x") !== "0";
   view.theme = ["light", "dark", "auto"].includes(fields.get("y")) ? fields.get("y") : view.theme;

@@ -1,0 +1,324 @@
+"""The stage of the page, its player and its lessons, in a real browser."""
+
+import contextlib
+import json
+import os
+import re
+
+import corpora
+import pytest
+from browser import Browser, needs_browser
+from serving import serve, url
+from test_page import VIOLATIONS, choose, open_model_page, read_axe, type_text
+
+from transformer import hparams
+from transformer.text.words import word_attention
+from transformer.viewer import page_files
+from transformer.viewer.inspection import inspect_line
+from transformer.viewer.models import Model
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread_only"),
+    needs_browser,
+    pytest.mark.slow,
+]
+
+SENTENCES = ["1 2 3 4 5", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"]
+DATA = "page.inspection.data"
+# The number of the word, in each place that shows the step.
+SHOWN = """(() => {
+    const number = (selector) => [...document.querySelectorAll(selector)].findIndex(
+        (element) => element.classList.contains("now")) + 1;
+    const node = document.querySelector("#tree .now");
+    return {
+        heat: page.highlight && page.highlight.row + 1,
+        stage: number("#below > *"),
+        words: number("#words > *"),
+        tree: node && page.inspection.data.target.spans.findIndex(
+            ([, end]) => end === page.inspection.data.nodes[node.dataset.node][1]) + 1,
+        scrubber: Number(byId("scrubber").value),
+    };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def model(trained):
+    model = Model(hparams.load(trained), trained)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def address(model, tmp_path_factory):
+    """The address of a page without a server."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page_files.make_frozen_page([model], SENTENCES)[0], "utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def opened(browser, address):
+    """The page without a server, opened once."""
+    browser.open(address)
+    browser.until("page.inspection !== null")
+    return browser
+
+
+def follow(page, link=""):
+    """Follow a link in the page, without opening it again."""
+    page.run(
+        f"history.replaceState(null, '', {json.dumps('#' + link)});"
+        "readLink(); refresh()"
+    )
+
+
+@pytest.fixture
+def page(opened):
+    """The page as it opens; afterwards, the browser has reported no error."""
+    opened.run("document.activeElement.blur()")
+    follow(opened)
+    yield opened
+    assert opened.errors() == []
+
+
+def test_each_place_shows_the_step(page):
+    last = page.run("lastStep()")
+    assert page.run(f"[view.step, {SHOWN}.heat]") == [None, None]
+    for key, step in (
+        ("Home", 0),  # the only layer of the encoder
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("End", last),
+    ):
+        page.press(key)
+        shown = page.run(SHOWN)
+        assert shown.pop("scrubber") == step == page.run("view.step")
+        assert set(shown.values()) == ({step} if step else {0, None}), key
+    page.press("ArrowLeft")
+    word, said = page.run(
+        f"[{DATA}.target.words[lastStep() - 2], byId('step-heard').textContent]"
+    )
+    assert said.startswith(f"Step {last - 1} of {last}.") and f"“{word}”" in said
+    page.press("Escape")
+    assert page.run(f"[view.step, {SHOWN}.heat]") == [None, None]
+
+
+def test_a_word_or_row_that_is_chosen_elsewhere_moves_the_clock(page):
+    page.click("#below [data-step='2']")
+    assert page.run(f"{SHOWN}.heat") == 2
+    page.click("[data-chip='row-2']")
+    assert page.run(f"{SHOWN}.stage") == 3
+    x, y = page.run(
+        "(() => { byId('heat').scrollIntoView({block: 'center'});"
+        "const l = page.layout, b = byId('heat').getBoundingClientRect();"
+        "return [b.x + l.left + 1.5 * l.cell, b.y + l.top + 0.5 * l.cell]; })()"
+    )
+    page.mouse("mouseMoved", x, y)
+    assert page.run(f"[{SHOWN}.heat, view.step]") == [1, 3]  # only pointed at
+    page.mouse("mouseMoved", 5, 5)
+    assert page.run(f"[{SHOWN}.heat, view.step]") == [3, 3]
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        page.mouse(kind, x, y)
+    assert page.run("[view.step, page.highlight]") == [1, {"row": 0, "column": 1}]
+    page.run(
+        "byId('scrubber').value = 4;"
+        "byId('scrubber').dispatchEvent(new Event('input'))"
+    )
+    assert page.run(f"{SHOWN}.stage") == 4
+    assert page.run("byId('scrubber').getAttribute('aria-valuetext')").startswith(
+        "Step 4 of "
+    )
+
+
+def test_the_clock_is_in_the_link(page):
+    page.run("chooseStep(3); writeLink()")
+    link, last = page.run("[location.hash.slice(1), lastStep()]")
+    assert "&s=3&" in link
+    for text, step in (("999", last), ("0", 0), ("-99", None), ("1.5", None), ("3", 3)):
+        follow(page, link.replace("&s=3&", f"&s={text}&"))
+        assert page.run("view.step") == step, text
+    assert page.run(f"[{SHOWN}.heat, {SHOWN}.stage]") == [3, 3]
+
+
+def test_ribbons_are_as_wide_as_the_weights(page, model):
+    inspection = inspect_line(model.translator, SENTENCES[0])
+    spans = {
+        "encoder": (inspection.source.spans, inspection.source.spans),
+        "decoder": (inspection.target_in.spans, inspection.target_in.spans),
+        "cross": (inspection.target.spans, inspection.source.spans),
+    }
+    for kind, step, row in (
+        ("cross", 2, 1),
+        ("decoder", 3, 2),
+        ("cross", None, None),
+        ("encoder", 0, None),
+    ):
+        page.run(f"chooseHead({{kind: '{kind}', layer: 0, head: 1}})")
+        page.run(f"moveClock({json.dumps(step)})")
+        weights = word_attention(inspection.attention[kind][0, 1], *spans[kind])
+        expected = {
+            (i, j): 14 * weight
+            for i, weights_of_row in enumerate(weights)
+            for j, weight in enumerate(weights_of_row)
+            if weight >= 0.05 and row in (i, None)
+        }
+        ribbons = page.run(
+            "[...byId('ribbons').children].map((ribbon) => [ribbon.dataset.row,"
+            "ribbon.dataset.column, ribbon.getAttribute('stroke-width')].map(Number))"
+        )
+        assert {(i, j): width for i, j, width in ribbons} == pytest.approx(
+            expected, abs=1e-3
+        )
+
+
+def test_the_hypotheses_of_a_step_are_those_of_the_search(page):
+    page.run("moveClock(2)")
+    end = page.run("spanOfStep()[1]")
+    nodes = page.run(f"{DATA}.nodes.filter((node) => node[1] === {end})")
+    kept = sorted((-node[3] for node in nodes if node[5] != "cut"))
+    lines = "[...document.querySelectorAll('#kept li{}')]"
+    numbers = page.run(
+        lines.format(":not(.dropped)")
+        + f".map((line) => {DATA}.nodes[line.dataset.hypothesis][3])"
+    )
+    assert [-number for number in numbers] == kept
+    dropped = page.run(lines.format(".dropped") + ".length")
+    assert dropped == min(3, len(nodes) - len(kept))
+
+
+def test_another_next_word_is_tried_in_the_same_step(page):
+    page.run("chooseStep(2)")
+    before = page.run(f"{DATA}.target.ids")
+    other = page.run(
+        "document.querySelector('#next [aria-pressed=\"false\"]"
+        ":not([aria-disabled])').dataset.next"
+    )
+    page.click(f"#next [data-next='{other}']")
+    page.until(f"{DATA}.target.ids[1] === {other}")
+    assert page.run(f"[view.step, {DATA}.target.ids[0]]") == [2, before[0]]
+    choose(page, "sentence", SENTENCES[1])
+    page.until("page.inspection.data.source.words.length > 9")
+    assert page.run("view.step") is None
+
+
+def test_keys_play_unless_the_focus_needs_them(page):
+    page.press(" ")
+    assert page.run("player.isPlaying")
+    assert page.run("byId('play').ariaLabel") == "Pause"
+    page.press(" ")
+    assert not page.run("player.isPlaying")
+    step = page.run("view.step")
+    page.run("byId('padding').parentElement.hidden = false; byId('padding').focus()")
+    for key in (" ", "Home", "ArrowRight"):
+        page.press(key)
+    page.run("byId('keys').click(); document.activeElement.blur()")
+    for key in (" ", "Home", "ArrowRight"):
+        page.press(key)
+    assert page.run("[view.step, player.isPlaying]") == [step, False]
+
+
+def test_a_step_moves_unless_motion_is_reduced(page):
+    count = "stepBy(1); document.getAnimations().length"
+    assert page.run(f"chooseStep(1); {count}") > 2
+    page.call(
+        "Emulation.setEmulatedMedia",
+        features=[{"name": "prefers-reduced-motion", "value": "reduce"}],
+    )
+    page.run("document.getAnimations().forEach((animation) => animation.finish())")
+    still = page.run(count)
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert still == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [(1280, "light"), (640, "dark"), (360, "light")],  # 640: 1280 at 200 %
+)
+def test_the_stage_is_accessible_and_fits(page, width, theme):
+    choose(page, "sentence", SENTENCES[1])
+    page.until("page.inspection.data.source.words.length > 9")
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=800,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    page.run(f"view.theme = '{theme}'; setTheme(); " + read_axe() + "; 0")
+    for step in ("null", "0", "9"):
+        page.run(f"moveClock({step})")
+        assert page.run("document.documentElement.scrollWidth") <= width
+        assert page.run(VIOLATIONS) == []
+    page.run("openLesson(2)")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(VIOLATIONS) == []
+    page.run("closeLesson()")
+    middle = page.run(
+        "(() => { const box = document.querySelector('#below .now')"
+        ".getBoundingClientRect(); return (box.left + box.right) / 2; })()"
+    )
+    assert 0 < middle < width
+
+
+def test_a_lesson_sets_the_view_and_asks_in_three_languages(page):
+    page.run("chooseHead({kind: 'decoder', head: 1}); chooseStep(2)")
+    page.click("#lessons")
+    count = page.run("LESSON_VIEWS.length")
+    questions = set()
+    for number in range(count):
+        page.until(f"lesson.number === {number} && page.matrix.kind === view.kind")
+        fields = page.run(f"LESSON_VIEWS[{number}].fields")
+        link = dict(page.run("[...new URLSearchParams(location.hash.slice(1))]"))
+        for name in set(fields) - {"s"}:
+            assert link[name] == str(fields[name])
+        first = page.run("firstStep()")
+        step = {"": None, "first": first}.get(fields["s"], fields["s"])
+        assert page.run("view.step") == step
+        for language in ("en", "de", "zh"):
+            choose(page, "lesson-language", language)
+            assert page.run("byId('lesson').lang") == language
+            questions.add(page.run("byId('lesson-question').textContent"))
+            text = page.run("byId('lesson').innerText")
+            assert f"docs/walkthrough/{'zh' if language == 'zh' else 'en'}/" in text
+            assert "{" not in text
+            [path] = re.findall(r"docs/walkthrough/\S+\.md", text)
+            assert os.path.exists(os.path.join(corpora.ROOT, path))
+        page.click("#next-lesson")
+    assert len(questions) == 3 * count == 18
+    page.click("#close-lesson")
+    assert page.run("[byId('lesson').hidden, document.activeElement.id]") == [
+        True,
+        "lessons",
+    ]
+
+
+@pytest.mark.parametrize("source", ["server", "file", "model"])
+def test_play_reaches_the_end(browser, model, address, tmp_path, source):
+    with contextlib.ExitStack() as stack:
+        if source == "server":
+            browser.open(url(stack.enter_context(serve([model]))))
+            type_text(browser, SENTENCES[0])
+        elif source == "file":
+            browser.open(address)
+            browser.until("page.inspection !== null")
+        else:
+            open_model_page(browser, tmp_path, model)
+        browser.run(
+            "page.seen = []; const {showClock: original} = window;"
+            "window.showClock = () => { page.seen.push(view.step); original(); };"
+            "byId('speed').value = 2; byId('speed').dispatchEvent(new Event('change'))"
+        )
+        browser.click("#play")
+        browser.until("view.step === lastStep() && !player.isPlaying")
+        first, last, seen = browser.run("[firstStep(), lastStep(), page.seen]")
+        assert seen == list(range(first, last + 1))
+        assert browser.run("byId('play').ariaLabel") == "Play"
+        assert browser.run("byId('step-heard').textContent") == ""  # only by hand
+        assert browser.errors() == []

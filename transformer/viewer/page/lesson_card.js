@@ -1,0 +1,80 @@
+// The card of a lesson: it sets the view as a link does, and asks a question.
+
+const lesson = { number: null, language: Object.keys(LESSONS).find((code) => navigator.language.startsWith(code)) ?? "en" };
+
+function fillTemplate(text, values) {
+  return text.replace(/{(\w+)}/g, (_, name) => values[name]);
+}
+
+// The view of a lesson as a link: the view as it is, with the fields of the lesson.
+function linkOfLesson({ fields }) {
+  const first = 1 - page.models[view.model].layers; // of the encoder
+  const link = new URLSearchParams(viewToHash().slice(1));
+  for (const name of ["l", "r", "q", "d"]) {
+    link.delete(name);
+  }
+  for (const [name, value] of Object.entries(fields)) {
+    link.set(name, value === "first" ? first : value);
+  }
+  if (!view.text.trim()) {
+    link.set("t", page.source.example ?? page.models[view.model].examples?.[0] ?? "");
+  }
+  return `#${link}`;
+}
+
+async function openLesson(number) {
+  lesson.number = number;
+  showLesson();
+  pause();
+  history.pushState(null, "", linkOfLesson(LESSON_VIEWS[number]));
+  page.isSettled = false;
+  readLink();
+  await refresh();
+  if (page.inspection) {
+    byId(LESSON_VIEWS[number].show).scrollIntoView({ block: "start" });
+  }
+}
+
+function closeLesson() {
+  lesson.number = null;
+  showLesson();
+  byId("lessons").focus();
+}
+
+function showLesson() {
+  const { number, language } = lesson;
+  const isOpen = number !== null;
+  const wasOpen = document.body.classList.contains("has-lesson");
+  document.body.classList.toggle("has-lesson", isOpen);
+  byId("lesson").hidden = !isOpen;
+  byId("lessons").ariaExpanded = String(isOpen);
+  if (isOpen) {
+    const { cards, ...texts } = LESSONS[language];
+    const { title, text, question } = cards[number];
+    const { chapter } = LESSON_VIEWS[number];
+    byId("lesson").lang = language;
+    byId("lesson-number").textContent = fillTemplate(texts.lesson, { n: number + 1, count: cards.length });
+    byId("lesson-title").textContent = title;
+    byId("lesson-text").textContent = fillTemplate(text, { beam: page.models[view.model].beam });
+    byId("lesson-question").textContent = question;
+    replaceChildren(byId("lesson-more"), `${fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) })}: `, makeElement("code", {}, `docs/walkthrough/${texts.walkthrough}/${chapter}.md`));
+    for (const name of ["previous", "next", "close"]) {
+      byId(`${name}-lesson`).ariaLabel = texts[name];
+    }
+    byId("previous-lesson").ariaDisabled = String(number === 0);
+    byId("next-lesson").ariaDisabled = String(number === cards.length - 1);
+  }
+  if (isOpen !== wasOpen) {
+    dispatchEvent(new Event("resize")); // the page becomes narrower
+  }
+}
+
+function addLessonListeners() {
+  const languages = Object.entries(LESSONS).map(([code, { name }]) => makeElement("option", { value: code, lang: code, selected: code === lesson.language }, name));
+  byId("lesson-language").replaceChildren(...languages);
+  byId("lesson-language").addEventListener("change", (event) => { lesson.language = event.target.value; showLesson(); });
+  byId("lessons").addEventListener("click", () => (lesson.number === null ? openLesson(0) : closeLesson()));
+  byId("close-lesson").addEventListener("click", closeLesson);
+  byId("previous-lesson").addEventListener("click", () => lesson.number > 0 && openLesson(lesson.number - 1));
+  byId("next-lesson").addEventListener("click", () => lesson.number < LESSON_VIEWS.length - 1 && openLesson(lesson.number + 1));
+}

@@ -1,0 +1,200 @@
+// The stage: how one step of the translation is made. Ribbons lead from the words that are
+// attended to; below are the likeliest next words and the hypotheses of the search.
+
+const STAGE = { height: 120, widest: 14, least: 0.05, beat: 300, line: 26, numDropped: 3, numEnding: 34 };
+
+// What the stage draws: a matrix of attention, the words above and below the ribbons, and
+// `row`, the word below whose ribbons are lit; null: all of them.
+function makeScene({ inspection, highlight }, { kind, layer, head, byWords, step }) {
+  const firstStep = 1 - inspection.layersOf("encoder");
+  const scene = step !== null && step < 1
+    ? { kind: "encoder", layer: step - firstStep, head: kind === "encoder" ? head : "mean" }
+    : { kind, layer, head };
+  scene.matrix = inspection.matrix(scene.kind, scene.layer, scene.head, byWords);
+  scene.isTranslating = scene.kind !== "encoder";
+  scene.above = scene.matrix.columnLabels;
+  scene.below = scene.isTranslating ? inspection.labels("target", byWords) : scene.matrix.rowLabels;
+  const rowOfSource = kind === "encoder" ? highlight?.row ?? null : null;
+  scene.row = scene.isTranslating ? (step === null ? null : step - 1) : rowOfSource;
+  return scene;
+}
+
+// The words above, as bright as they are attended to. The decoder does not see later words.
+function makeAbove({ matrix, above, kind, row }) {
+  return above.map((word, i) => {
+    const isLater = kind === "decoder" && row !== null && i > row;
+    const spot = makeElement("span", { class: isLater ? "spot later" : "spot", dir: "auto", lang: languageOf(KINDS[kind].columns) }, makeElement("span", {}, word));
+    const weight = row === null ? 0 : matrix.values[row * matrix.columns + i];
+    if (weight >= STAGE.least) {
+      const colour = weightColour(weight);
+      spot.style.background = toCss(colour);
+      spot.style.color = textColourOn(colour);
+    }
+    return spot;
+  });
+}
+
+// The words below: those of the translation are buttons that choose a step.
+function makeBelow({ below, kind, row, isTranslating }, choose) {
+  return below.map((word, i) => {
+    const isLater = isTranslating && row !== null && i > row;
+    const attributes = { class: ["spot", isLater && "later", i === row && "now"].filter(Boolean).join(" "), dir: "auto", lang: isLater ? null : languageOf(KINDS[kind].rows) };
+    return isTranslating
+      ? makeElement("button", { ...attributes, type: "button", "data-step": i + 1, "aria-pressed": String(i === row), "aria-label": isLater ? `Step ${i + 1}` : null, onclick: () => choose(i + 1) }, makeElement("span", {}, word))
+      : makeElement("span", attributes, makeElement("span", {}, word));
+  });
+}
+
+// The ribbons between two lines of elements. Those of a word below stand side by side, so
+// that together they are as wide as a weight of 1.
+function makeRibbons({ matrix, row }, above, below) {
+  const middle = (element) => element.offsetLeft + element.offsetWidth / 2;
+  const { height, widest, least } = STAGE;
+  return below.flatMap((element, i) => {
+    if (row !== null && row !== i) {
+      return [];
+    }
+    let left = middle(element) - widest / 2;
+    return above.flatMap((from, j) => {
+      const weight = matrix.values[i * matrix.columns + j];
+      const width = weight * widest;
+      const end = left + width / 2;
+      left += width;
+      const start = middle(from);
+      return weight < least ? [] : [makeSvg("path", {
+        d: `M${start} 0C${start} ${height / 2} ${end} ${height / 2} ${end} ${height}`,
+        "stroke-width": width, pathLength: 1, "data-row": i, "data-column": j,
+      })];
+    });
+  });
+}
+
+// The likeliest pieces at the place of a word, as bars.
+function makeNextWords(inspection, place, choiceAttributes) {
+  const { target, alternatives, logProbs } = inspection.data;
+  const chosen = target.ids[place];
+  const rows = alternatives[place].some(([id]) => id === chosen)
+    ? alternatives[place]
+    : [...alternatives[place], [chosen, target.pieces[place], Math.exp(logProbs[place])]];
+  return rows.map(([id, piece, probability]) => {
+    const bar = makeElement("span", { class: "length" });
+    bar.style.width = `${(100 * probability).toFixed(1)}%`;
+    const isChosen = id === chosen;
+    return makeElement("button", {
+      type: "button", class: isChosen ? "chosen" : null, "data-next": id, "aria-pressed": String(isChosen),
+      title: isChosen ? "In the translation" : "Continue with this one, and decode the rest again",
+      ...(isChosen ? {} : choiceAttributes(alternativeChoice(inspection, place, id))),
+    }, makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, piece.replaceAll("▁", "") || piece), makeElement("span", { class: "room" }, bar), makeElement("span", { class: "number" }, formatProbability(probability)));
+  });
+}
+
+// The hypotheses after a number of pieces, the kept ones first: { node, ids, isDropped }.
+function hypothesesAfter({ data }, count) {
+  const nodes = nodesOf(data);
+  return nodes.filter(({ step }) => step === count)
+    .map((node) => ({ node, ids: idsOf(nodes, node.number), isDropped: node.fate === "cut" }))
+    .sort((a, b) => a.isDropped - b.isDropped || b.node.logProb - a.node.logProb);
+}
+
+// Hypotheses as lines: the last words of each, its newest piece, and its log-probability.
+function makeHypotheses(inspection, count) {
+  const { nodePieces, target } = inspection.data;
+  const displayed = target.ids.slice(0, count).join();
+  const hypotheses = hypothesesAfter(inspection, count);
+  const kept = hypotheses.filter(({ isDropped }) => !isDropped);
+  const dropped = hypotheses.slice(kept.length, kept.length + STAGE.numDropped);
+  return [...kept, ...dropped].map(({ node, ids, isDropped }) => {
+    const before = ids.slice(0, -1).map((id) => nodePieces[id]).join("").replaceAll("▁", " ").trimStart();
+    const newest = nodePieces[node.id].replaceAll("▁", " ");
+    const ending = [...before].length > STAGE.numEnding ? `…${[...before].slice(-STAGE.numEnding).join("")}` : before;
+    const attributes = { class: [isDropped && "dropped", ids.join() === displayed && "displayed"].filter(Boolean).join(" ") || null, "data-hypothesis": node.number, "data-parent": node.parent };
+    return makeElement("li", attributes,
+      makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, ending, makeElement("strong", {}, newest)),
+      makeElement("span", { class: "number" }, formatNumber(node.logProb), isDropped ? makeElement("span", { role: "img", "aria-label": " dropped" }, " ✂") : ""));
+  });
+}
+
+// What happens in a step, in a sentence.
+function describeStep({ kind, layer, matrix, row }, inspection, step) {
+  if (step !== null && step < 1) {
+    return `Encoder, layer ${layer + 1} of ${inspection.layersOf("encoder")}: every word of the source attends to every word.`;
+  }
+  if (kind === "encoder") {
+    return row === null ? "The encoder has read the source before the first step." : describeLine(matrix, { row });
+  }
+  if (row === null) {
+    return "Play shows how this translation is made, word by word. Each ribbon leads from a word to one that attends to it; the wider, the more.";
+  }
+  const read = kind === "decoder" ? "The word read last: " : "";
+  return read + describeLine(matrix, { row });
+}
+
+// The bars of the step, in words; "" if it has none.
+function describeNextWords() {
+  const bars = view.step > 0 ? [...byId("next").children].slice(0, 3) : [];
+  return bars.length ? `Likeliest: ${bars.map((bar) => `“${bar.querySelector(".text").textContent}” ${bar.querySelector(".number").textContent}`).join(", ")}.` : "";
+}
+
+// Drawing
+
+function showStage() {
+  const { inspection } = page;
+  const scene = makeScene(page, view);
+  const isStep = view.step > 0;
+  replaceChildren(byId("above"), makeAbove(scene));
+  replaceChildren(byId("below"), makeBelow(scene, chooseStep));
+  byId("above-name").textContent = { encoder: scene.layer ? `Layer ${scene.layer}` : "Source", decoder: "Read so far", cross: "Source" }[scene.kind];
+  byId("below-name").textContent = scene.isTranslating ? "Translation" : `Layer ${scene.layer + 1}`;
+  byId("scene").textContent = `${KINDS[scene.kind].name}, layer ${scene.layer + 1}, ${typeof scene.head === "number" ? `head ${scene.head + 1}` : `${{ mean: "mean", max: "maximum" }[scene.head]} of ${inspection.heads} heads`}`;
+  byId("step-text").textContent = describeStep(scene, inspection, view.step);
+  byId("lines").tabIndex = scene.isTranslating ? -1 : 0; // to scroll; otherwise the buttons do
+  showRibbons(scene);
+  byId("step-choices").hidden = !isStep;
+  if (isStep) {
+    const [start, end] = spanOfStep();
+    replaceChildren(byId("next"), makeNextWords(inspection, start, choiceAttributes));
+    byId("kept").replaceChildren(...makeHypotheses(inspection, end));
+    byId("kept").style.minHeight = `${(page.models[inspection.model].beam + STAGE.numDropped) * STAGE.line}px`; // in each step
+  }
+}
+
+function showRibbons(scene) {
+  const [above, below] = ["above", "below"].map((id) => [...byId(id).children]);
+  const ribbons = byId("ribbons");
+  ribbons.setAttribute("height", STAGE.height);
+  ribbons.classList.toggle("all", scene.row === null);
+  ribbons.replaceChildren(...makeRibbons(scene, above, below));
+  const now = below[scene.row];
+  if (now) {
+    const frame = byId("lines");
+    frame.scrollTo({ left: now.offsetLeft + now.offsetWidth / 2 - frame.clientWidth / 2, behavior: "instant" });
+  }
+}
+
+// The three beats of a step: ribbons grow, bars grow, and hypotheses change places.
+// `before`: where the hypotheses stood, node → pixels from the top.
+function animateStep(before, speed) {
+  const animate = (element, frames, beat) => element.animate(frames, { duration: STAGE.beat / speed, delay: (beat * STAGE.beat) / speed, fill: "backwards", easing: "ease-out" });
+  for (const ribbon of byId("ribbons").children) {
+    animate(ribbon, { strokeDasharray: ["1 1", "1 1"], strokeDashoffset: [1, 0] }, 0);
+  }
+  if (byId("step-choices").hidden) {
+    return;
+  }
+  for (const bar of byId("next").querySelectorAll(".length")) {
+    animate(bar, { transform: ["scaleX(0)", "none"] }, 1);
+  }
+  const nodes = page.inspection.data.nodes;
+  for (const line of byId("kept").children) {
+    let ancestor = Number(line.dataset.hypothesis);
+    while (ancestor >= 0 && !before.has(ancestor)) {
+      [ancestor] = nodes[ancestor];
+    }
+    const from = before.has(ancestor) ? `translateY(${before.get(ancestor) - line.offsetTop}px)` : "none";
+    animate(line, { transform: [from, "none"], opacity: [0, 1] }, 2);
+  }
+}
+
+function placesOfHypotheses() {
+  return new Map([...byId("kept").children].map((line) => [Number(line.dataset.hypothesis), line.offsetTop]));
+}

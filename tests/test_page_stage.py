@@ -139,9 +139,9 @@ def test_a_word_or_row_that_is_chosen_elsewhere_moves_the_clock(page):
 def test_the_clock_is_in_the_link(page):
     page.run("chooseStep(3); writeLink()")
     link, last = page.run("[location.hash.slice(1), lastStep()]")
-    assert "&s=3&" in link
+    assert "&s=3" in link
     for text, step in (("999", last), ("0", 0), ("-99", None), ("1.5", None), ("3", 3)):
-        follow(page, link.replace("&s=3&", f"&s={text}&"))
+        follow(page, link.replace("&s=3", f"&s={text}"))
         assert page.run("view.step") == step, text
     assert page.run(f"[{SHOWN}.heat, {SHOWN}.stage]") == [3, 3]
 
@@ -251,13 +251,10 @@ def test_the_stage_is_accessible_and_fits(page, width, theme):
         mobile=False,
     )
     page.run(f"view.theme = '{theme}'; setTheme(); " + read_axe() + "; 0")
-    for step in ("null", "0", "9"):
-        page.run(f"moveClock({step})")
+    for action in ("moveClock(0)", "openLesson(2), moveClock(9)"):
+        page.run(action)
         assert page.run("document.documentElement.scrollWidth") <= width
         assert page.run(VIOLATIONS) == []
-    page.run("openLesson(2)")
-    assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run(VIOLATIONS) == []
     page.run("closeLesson()")
     middle = page.run(
         "(() => { const box = document.querySelector('#below .now')"

@@ -182,7 +182,11 @@ function addPlayerListeners() {
   byId("step-back").addEventListener("click", () => stepBy(-1));
   byId("step-forward").addEventListener("click", () => stepBy(1));
   byId("last-step").addEventListener("click", () => chooseStep(lastStep()));
-  byId("scrubber").addEventListener("input", (event) => { pause(); moveClock(Number(event.target.value)); });
+  byId("scrubber").addEventListener("input", (event) => {
+    const step = Number(event.target.value); // before `pause` shows the old one
+    pause();
+    moveClock(step);
+  });
   byId("speed").addEventListener("change", (event) => { player.speed = Number(event.target.value); });
   byId("words").addEventListener("click", ({ target }) => {
     const step = [...byId("words").children].findIndex((word) => word.contains(target)) + 1;

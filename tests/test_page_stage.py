@@ -33,7 +33,7 @@ SHOWN = """(() => {
     return {
         heat: page.highlight && page.highlight.row + 1,
         stage: number("#below > *"),
-        words: number("#words > *"),
+        words: number("#translation [data-word]"),
         tree: node && page.inspection.data.target.spans.findIndex(
             ([, end]) => end === page.inspection.data.nodes[node.dataset.node][1]) + 1,
         scrubber: Number(byId("scrubber").value),
@@ -96,12 +96,14 @@ def test_each_place_shows_the_step(page):
         ("ArrowRight", 2),
         ("ArrowLeft", 1),
         ("End", last),
+        ("ArrowLeft", last - 1),
     ):
         page.press(key)
         shown = page.run(SHOWN)
         assert shown.pop("scrubber") == step == page.run("view.step")
+        if step == last:  # the end is no word
+            assert shown.pop("words") == 0
         assert set(shown.values()) == ({step} if step else {0, None}), key
-    page.press("ArrowLeft")
     word, said = page.run(
         f"[{DATA}.target.words[lastStep() - 2], byId('step-heard').textContent]"
     )

@@ -189,9 +189,15 @@ function addPlayerListeners() {
   });
   byId("speed").addEventListener("change", (event) => { player.speed = Number(event.target.value); });
   byId("words").addEventListener("click", ({ target }) => {
-    const step = [...byId("words").children].findIndex((word) => word.contains(target)) + 1;
-    if (step && !target.closest("button")) {
-      chooseStep(step);
+    const place = [...byId("words").children].findIndex((piece) => piece.contains(target));
+    if (place >= 0 && !target.closest("button")) {
+      chooseStep(place + 1);
+    }
+  });
+  byId("translation").addEventListener("click", ({ target }) => {
+    if ("word" in target.dataset) {
+      pause(); // the list of words for its place is said, not the step
+      moveClock(view.byWords ? Number(target.dataset.word) + 1 : page.inspection.spans("target", true)[target.dataset.word][1]);
     }
   });
   document.addEventListener("keydown", handlePlayerKey);

@@ -25,6 +25,7 @@ FLAGS = (
 ).split()
 TIMEOUT = 60  # seconds
 PAUSE = 0.02  # seconds between two looks: the page needs the processor, too
+BROWSER_DOMAINS = ("Target.", "Browser.", "SystemInfo.")  # not of a tab
 KEYS = {  # the codes of keys that are not characters
     "Tab": 9,
     "Enter": 13,
@@ -106,7 +107,7 @@ class Browser:
         """Call a method of the protocol; return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
-        if self._session and not method.startswith(("Target.", "Browser.")):
+        if self._session and not method.startswith(BROWSER_DOMAINS):
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:

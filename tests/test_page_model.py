@@ -383,6 +383,26 @@ def test_no_sentence_is_searched_twice_and_an_empty_one_not_at_all(trained, line
 
 
 @needs_node
+def test_the_engine_does_not_keep_the_file(trained):
+    """A view of one vector would keep all of it in memory."""
+    data = {"weights": encode_base64(export(trained)), "kernels": read_kernels()}
+    body = """const file = new Uint8Array(decode(input.weights));
+        const seen = new Set();
+        const keeps = (value) => {
+            if (typeof value !== "object" || value === null || seen.has(value)) {
+                return false;
+            }
+            seen.add(value);
+            if (ArrayBuffer.isView(value)) return value.buffer === file.buffer;
+            const items = value instanceof Map ? [...value.values()] : [];
+            return [...items, ...Object.values(value)].some(keeps);
+        };
+        return [keeps([file]), keeps(new Engine(file, kernels)), seen.size];"""
+    is_found, is_kept, count = run_node(MAKE_ENGINE + body, data)
+    assert is_found and not is_kept and count > 50
+
+
+@needs_node
 def test_a_sentence_that_is_too_long_is_refused(trained, lines):
     data = {
         "weights": encode_base64(export(trained)),

@@ -16,8 +16,9 @@ class Engine {
     const { settings, tensors } = readWeights(file);
     const names = settings.vocabularies;
     this.settings = settings;
-    this.source = new Vocabulary(tensors.get(names.source).data);
-    this.target = names.target === names.source ? this.source : new Vocabulary(tensors.get(names.target).data);
+    // Copies: only what is copied is kept of the file.
+    this.source = new Vocabulary(tensors.get(names.source).data.slice());
+    this.target = names.target === names.source ? this.source : new Vocabulary(tensors.get(names.target).data.slice());
     [names.source, names.target].forEach((name) => tensors.delete(name));
     this.model = new Transformer(settings, tensors, kernels);
     this.searches = new Map(); // the latest ones

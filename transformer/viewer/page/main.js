@@ -343,6 +343,11 @@ function showSettings() {
   showRemark();
 }
 
+// data: as for `make_page` of page_files.py.
+function makeSource(data) {
+  return data.server ? new ServerSource() : data.engine ? new ModelSource(data) : new FileSource(data);
+}
+
 async function start() {
   try {
     await fetchModels();
@@ -366,8 +371,7 @@ async function start() {
   await refresh();
 }
 
-const data = JSON.parse(byId("data").textContent);
-page.source = data.server ? new ServerSource() : data.engine ? new ModelSource(data) : new FileSource(data);
+page.source = makeSource(JSON.parse(byId("data").textContent));
 setTheme();
 addListeners();
 start();

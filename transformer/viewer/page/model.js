@@ -18,7 +18,7 @@ class Transformer {
       if (isMatrix) {
         this.matrices.set(name, kernels.load(tensor));
       } else {
-        this.vectors.set(name, tensor.data);
+        this.vectors.set(name, tensor.data.slice()); // a copy, so that the file can be freed
       }
     }
     this.encodings = new Map(); // of positions

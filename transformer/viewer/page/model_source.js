@@ -9,6 +9,18 @@ function loadScript(address) {
   });
 }
 
+function decodeBase64(text) {
+  if (Uint8Array.fromBase64) {
+    return Uint8Array.fromBase64(text);
+  }
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i += 1) {
+    bytes[i] = characters.charCodeAt(i);
+  }
+  return bytes;
+}
+
 class ModelSource {
   constructor(data) {
     this.isFrozen = false;
@@ -33,15 +45,17 @@ class ModelSource {
     this.started = this.start(data);
   }
 
-  // Send the weights to the worker: those in the page, or those in the scripts beside it.
+  // Give the weights to the worker: those in the page, or those in the scripts beside it.
+  // Only the worker keeps them, as numbers.
   async start({ weights, parts, kernels }) {
-    byId("data").textContent = ""; // it holds the weights a second time
+    byId("data").textContent = ""; // it holds the weights, too
     byId("local").textContent = "Loading the model …";
     for (const [i, address] of parts.entries()) {
       await loadScript(address);
       byId("local").textContent = `Loading the model: ${i + 1} of ${parts.length} MB`;
     }
-    return this.call("start", { weights: weights + modelParts.splice(0).join(""), kernels });
+    const file = decodeBase64(weights + modelParts.splice(0).join(""));
+    return this.call("start", { weights: file, kernels: kernels.map(decodeBase64) }, null, [file.buffer]);
   }
 
   // The model is used only after it was loaded: a failure to load it is the answer.
@@ -99,12 +113,13 @@ class ModelSource {
     return true;
   }
 
-  call(method, request, signal) {
+  // transferred: what the worker gets without a copy of it.
+  call(method, request, signal, transferred = []) {
     this.count += 1;
     const id = this.count;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject });
-      this.worker.postMessage({ id, method, request });
+      this.worker.postMessage({ id, method, request }, transferred);
       signal?.addEventListener("abort", () => {
         this.worker.postMessage({ id, method: "abort" });
         reject(new DOMException("The request was aborted.", "AbortError"));

@@ -4,16 +4,9 @@
 let engine = null;
 const aborted = new Set(); // ids of calls whose result is no longer wanted
 
-function decodeBase64(text) {
-  if (Uint8Array.fromBase64) {
-    return Uint8Array.fromBase64(text);
-  }
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-}
-
 const METHODS = {
   start({ weights, kernels }) {
-    engine = new Engine(decodeBase64(weights), chooseKernels(kernels.map(decodeBase64)));
+    engine = new Engine(weights, chooseKernels(kernels));
   },
   translate: (request) => engine.translate(request),
   inspect: (request) => engine.inspect(request),

@@ -65,6 +65,21 @@ class Echo:
     def list_words(self, requests):
         return [[{"word": str(request.word)}] for request in requests]
 
+    def inspect_heads(self, requests):
+        return [{"heads": request.heads} for request in requests]
+
+    def ablate(self, requests):
+        return [
+            {
+                "nBest": [{"text": request.text, "score": -1.0, "ids": [5, 6]}],
+                "score": None if request.target is None else -2.0,
+            }
+            for request in requests
+        ]
+
+    def ablate_each(self, requests):
+        return [{"encoder": [[-1.0]], "decoder": [[-0.5]], "cross": [[0.0]]}]
+
     def has_chosen_head(self):
         return True
 

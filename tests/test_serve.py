@@ -543,8 +543,11 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
         (requests.Texts, openapi["components"]["schemas"]["Texts"]),
         (requests.LibreTranslate, openapi["components"]["schemas"]["LibreTranslate"]),
         (requests.See, schema_of("/see")),
-        (requests.LeaveOut, schema_of("/leave_out")),
         (requests.Words, schema_of("/words")),
+        (requests.Head, schema_of("/head")),
+        (requests.Ablate, schema_of("/ablate")),
+        (requests.Alone, schema_of("/ablate_each")),
+        (requests.Alone, schema_of("/leave_out")),
     ):
         assert set(kind.__struct_fields__) == set(schema["properties"])
         required = {
@@ -719,3 +722,25 @@ def test_the_words_for_a_place_are_listed(server):
     assert status == 200 and answer == {"result": [{"word": "1"}]}
     for wrong in ({"word": -1}, {"word": None}, {"target": None}):
         assert check_error(ask(server, "/words", {**fields, **wrong}))[0] == 400
+
+
+def test_heads_are_read_and_switched_off_on_request(server):
+    head = {"text": "x", "kind": "cross", "layer": 0, "head": 1}
+    status, answer, _ = ask(server, "/head", head)
+    assert status == 200 and answer == {"result": {"heads": [["cross", 0, 1]]}}
+    fields = {"text": "x", "heads": [["cross", 0, 1]], "target": [5]}
+    status, answer, _ = ask(server, "/ablate", fields)
+    assert status == 200 and answer["result"]["score"] == -2.0
+    status, answer, _ = ask(server, "/ablate_each", {"text": "x", "target": [5]})
+    assert status == 200 and set(answer["result"]) == {"encoder", "decoder", "cross"}
+    for path, wrong, sentence in (
+        ("/head", {**head, "layer": -1}, "Expected layer to be a whole number >= 0."),
+        ("/ablate", {"text": "x"}, "The field heads is missing."),
+        (
+            "/ablate",
+            {"text": "x", "heads": [["cross", 0]]},
+            "Expected heads[0] to be a list of length 3, got 2.",
+        ),
+        ("/ablate_each", {"text": "x"}, "The field target is missing."),
+    ):
+        assert check_error(ask(server, path, wrong)) == (400, sentence)

@@ -38,6 +38,7 @@ from transformer.hparams import HParams
 from transformer.modules import (
     AttentionSettings,
     FeedforwardSettings,
+    Probe,
     attention_sublayer,
     embedding,
     feedforward_sublayer,
@@ -93,12 +94,19 @@ class Transformer:
       hp: the settings.
       getter: custom getter for the variables of the blocks and of the output layer;
         see `runtime.precision.make_getter`.
+      probe: a Probe, to look inside.
     """
 
-    def __init__(self, hp: HParams, getter: Optional[Callable] = None):
+    def __init__(
+        self,
+        hp: HParams,
+        getter: Optional[Callable] = None,
+        probe: Optional[Probe] = None,
+    ):
         self.hp = hp
         self.dialect = hp.resolved_dialect
         self._getter = getter
+        self._probe = probe
 
     def encode(
         self,
@@ -346,12 +354,14 @@ class Transformer:
             ),
             weights,
             hp.value_units,
+            self._probe,
         )
         feedforward = FeedforwardSettings(
             (hp.d_ff, hp.d_model),
             dialect,
             dropout,
             dropout.replace_rate(hp.rate_of("ffn_dropout"), dialect.inner_dropout),
+            self._probe,
         )
         return SublayerSettings(attention, feedforward)
 

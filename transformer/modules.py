@@ -206,6 +206,41 @@ def positional_encoding(
         return tf.tile(expand_dims(table, 0), [batch, 1, 1])  # [N, T, D]
 
 
+class HeadTensors(NamedTuple):
+    """What the heads of an attention compute."""
+
+    queries: tf.Tensor  # float [N, H, Tq, d_k]
+    keys: tf.Tensor  # float [N, H, Tk, d_k]
+    values: tf.Tensor  # float [N, H, Tk, d_v]
+    # float [N, H, Tq, d_v], softmax(Q K^T / sqrt(d_k)) V; zero where a head is off
+    context: tf.Tensor
+
+
+class Probe(NamedTuple):
+    """Reads the tensors of sub-layers, and switches attention heads off, by scope name.
+
+    A head is off if the head mask makes its context zero: the other heads, W^O and the
+    residual connection stay as they are (Michel et al. 2019, "Are Sixteen Heads Really
+    Better than One?", equation 2; Voita et al. 2019).
+    """
+
+    head_masks: Dict[str, tf.Tensor]  # float [N, H] of each attention, 0 = off
+    heads: Dict[str, HeadTensors]  # receives those of each attention
+    # Receives float [N, T, D] of each sub-layer: its inputs and outputs, added.
+    sums: Dict[str, tf.Tensor]
+
+    def read_heads(self, name: str, tensors: HeadTensors) -> tf.Tensor:
+        """Read the tensors of an attention; return its context without masked heads."""
+        mask = tf.cast(self.head_masks[name], tensors.context.dtype)
+        context = tensors.context * mask[:, :, None, None]
+        self.heads[name] = tensors._replace(context=context)
+        return context
+
+    def read_sum(self, name: str, inputs: tf.Tensor, outputs: tf.Tensor) -> None:
+        """Read what a sub-layer normalizes, if its dialect does so after it."""
+        self.sums[name] = inputs + tf.cast(outputs, inputs.dtype)
+
+
 class AttentionSettings(NamedTuple):
     """The arguments of `attention_sublayer` that all blocks of a model share."""
 
@@ -216,6 +251,7 @@ class AttentionSettings(NamedTuple):
     weights_dropout: Dropout = Dropout()  # of the attention weights
     weights: Optional[Dict] = None  # receives [N, H, Tq, Tk] by scope name
     value_units: Optional[int] = None  # the width of all values; None: num_units
+    probe: Optional[Probe] = None
 
 
 def multihead_attention(
@@ -395,11 +431,15 @@ def attention_sublayer(
             drop=functools.partial(settings.weights_dropout.apply, name="weights"),
         )  # [N, H, Tq, d_v], [N, H, Tq, Tk]
         context = zero_masked(context, masks.queries)
+        name = tf.get_variable_scope().name
         if settings.weights is not None:
-            name = tf.get_variable_scope().name
             settings.weights[name] = zero_masked(attention, masks.queries)
+        if settings.probe is not None:
+            context = settings.probe.read_heads(name, HeadTensors(Q, *present, context))
         x = join_heads(context)  # [N, Tq, H * d_v]
         x = _project_outputs(x, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
+        if settings.probe is not None:
+            settings.probe.read_sum(name, queries, x)
         return _add_and_normalize(queries, x, dialect, settings.dropout), present
 
 
@@ -410,6 +450,7 @@ class FeedforwardSettings(NamedTuple):
     dialect: Dialect
     dropout: Dropout = Dropout()  # of the outputs
     inner_dropout: Dropout = Dropout()  # of the inner layer
+    probe: Optional[Probe] = None
 
 
 def feedforward(
@@ -504,6 +545,8 @@ def feedforward_sublayer(
         x = settings.inner_dropout.apply(x, "inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
         x = zero_masked(x, mask)
+        if settings.probe is not None:
+            settings.probe.read_sum(tf.get_variable_scope().name, inputs, x)
         return _add_and_normalize(inputs, x, dialect, settings.dropout)
 
 

@@ -32,7 +32,8 @@ from transformer.hparams import HParams
 from transformer.length_penalty import length_penalty
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime.errors import VocabularyError
+from transformer.modules import HeadTensors, Probe
+from transformer.runtime.errors import EngineError, VocabularyError
 from transformer.runtime.precision import compute_type, make_getter
 from transformer.text.vocabulary import (
     Vocabularies,
@@ -57,6 +58,22 @@ class Inspection(NamedTuple):
     log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
     target_log_probs: tf.Tensor  # float [N, T], of the given pieces; 0 for padding
     scores: tf.Tensor  # float [N], sum of `target_log_probs` / length penalty
+
+
+class ProbedOps(NamedTuple):
+    """The ops of translation, with attention heads that can be read and switched off.
+
+    What has a name of its own is by scope name, such as "decoder/block_0/feedforward".
+    """
+
+    head_masks: Dict[str, tf.Tensor]  # float [N, H], 0 = off; by default all are on
+    heads: Dict[str, HeadTensors]  # of forced decoding
+    sums: Dict[str, tf.Tensor]  # float [N, T, D] of each sub-layer: see Probe
+    logits: tf.Tensor  # float [N, T, V], of forced decoding
+    inspection: Inspection
+    hypotheses: Hypotheses  # of a search
+    output_layer: tuple  # float [D, V], float [V] or None
+    variables: Dict[str, tf.Variable]  # by name
 
 
 def load_members(models: Sequence[Tuple[HParams, str]]) -> List[Member]:
@@ -203,8 +220,8 @@ def _count_tokens(ids):
 class TranslationGraph:
     """The ops of a translator, created in the current graph.
 
-    The ops of `inspection` are created by its first call, because most translators only
-    search.
+    The ops of `inspection` and `probe` are created by their first calls, because most
+    translators only search.
 
     Args:
       members: the models; the search uses the settings of the first.
@@ -218,39 +235,92 @@ class TranslationGraph:
         self.target_out = tf.placeholder(tf.int32, [None, None], "target_out")
         self.line_numbers = tf.placeholder(tf.int64, [None], "numbers")  # [N]
         draws = draw_by_line(self._hp.seed, self.line_numbers)
+        self._options = options._replace(draws=draws)
         self.prefix = tf.placeholder_with_default(
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )
-        getter = make_getter(
+        self._getter = make_getter(
             compute_type(self._hp.decode_precision, "decode_precision")
         )
-        self._model: Union[Transformer, Ensemble] = Transformer(self._hp, getter)
+        self._model: Union[Transformer, Ensemble] = Transformer(self._hp, self._getter)
         if len(members) > 1:
-            self._model = Ensemble(members, getter)
+            self._model = Ensemble(members, self._getter)
         self._weights: Dict[str, tf.Tensor] = {}
         self._memory: Any = self._model.encode(self.source, weights=self._weights)
         self.hypotheses = search_from_memory(
-            self._hp,
-            self._model,
-            self._memory,
-            self.source,
-            self.prefix,
-            options._replace(draws=draws),
+            self._hp, self._model, self._memory, self.source, self.prefix, self._options
         )
         self.savers = [checkpoints.make_saver(member.scope) for member in members]
         self._lock = threading.Lock()
         self._inspection: Optional[Inspection] = None
+        self._probed: Optional[ProbedOps] = None
 
     def inspection(self) -> Inspection:
         """Return the Inspection for the target that is fed."""
         with self._lock, self.source.graph.as_default():
             if self._inspection is None:
-                self._inspection = self._inspect()
+                logits = self._model.decode(
+                    self.target_in, self._memory, weights=self._weights
+                )
+                self._inspection = self._inspect(logits, self._weights)
             return self._inspection
 
-    def _inspect(self) -> Inspection:
-        """Run the decoder on the target; create the ops of an Inspection."""
-        logits = self._model.decode(self.target_in, self._memory, weights=self._weights)
+    def probe(self) -> ProbedOps:
+        """Return the ProbedOps for the source, target and prefix that are fed.
+
+        Raises:
+          EngineError: this is an ensemble.
+        """
+        if isinstance(self._model, Ensemble):
+            raise EngineError(
+                "expected one model, whose attention heads can be read and switched "
+                "off, got several that translate together"
+            )
+        with self._lock, self.source.graph.as_default():
+            if self._probed is None:
+                self._probed = self._create_probe()
+            return self._probed
+
+    def _create_probe(self) -> ProbedOps:
+        """Create a second model with the same variables, and all its ops."""
+        hp = self._hp
+        scopes = [f"encoder/block_{i}/self_attention" for i in range(hp.encoder_blocks)]
+        for i in range(hp.decoder_blocks):
+            scopes += [f"decoder/block_{i}/{x}_attention" for x in ("self", "cross")]
+        sizes = [tf.shape(self.source)[0], hp.num_heads]
+        head_masks = {
+            scope: tf.placeholder_with_default(tf.ones(sizes), [None, hp.num_heads])
+            for scope in scopes
+        }
+        probe = Probe(head_masks, {}, {})
+        model = Transformer(hp, self._getter, probe)
+        weights: Dict[str, tf.Tensor] = {}
+        memory = model.encode(self.source, weights=weights)
+        logits = model.decode(self.target_in, memory, weights=weights)
+        # The tensors of its steps are inside a loop.
+        searching = Transformer(hp, self._getter, Probe(head_masks, {}, {}))
+        hypotheses = search_from_memory(
+            hp, searching, memory, self.source, self.prefix, self._options
+        )
+        variables = {x.op.name: x for x in tf.trainable_variables()}
+        return ProbedOps(
+            head_masks,
+            probe.heads,
+            probe.sums,
+            logits,
+            self._inspect(logits, weights),
+            hypotheses,
+            model.output_layer(),
+            variables,
+        )
+
+    def _inspect(self, logits, weights) -> Inspection:
+        """Create the ops of an Inspection.
+
+        Args:
+          logits: float [N, T, V], of the pieces of the target.
+          weights: the attention weights by scope name.
+        """
         log_probs = tf.nn.log_softmax(logits)
         is_piece = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
         target_log_probs = tf.gather(
@@ -261,7 +331,7 @@ class TranslationGraph:
         scores = tf.reduce_sum(target_log_probs, -1) / length_penalty(
             lengths, self._hp.length_penalty, self._hp.length_penalty_form
         )
-        return Inspection(self._weights, log_probs, target_log_probs, scores)
+        return Inspection(weights, log_probs, target_log_probs, scores)
 
 
 # Ensembles

@@ -69,6 +69,7 @@ from transformer.text.translations import BaseTranslator, Translation, as_lines
 from transformer.text.vocabulary import PAD
 from transformer.translation_graph import (
     Inspection,
+    ProbedOps,
     TranslationGraph,
     length_limit,
     load_members,
@@ -491,6 +492,47 @@ class Translator(BaseTranslator):
             self._ops.target_out: batch.target_out,
         }
         return self._pools.run(self._session, pick(self._ops.inspection()), feed)
+
+    def probe(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        pick: Callable[[ProbedOps], Any],
+        heads_off: Sequence[Sequence[Tuple[str, int]]] = (),
+        prefixes: Sequence[Sequence[int]] = (),
+    ) -> Any:
+        """Translate as one batch with attention heads switched off; read the tensors.
+
+        Args:
+          sources, targets: as in `inspect`; a search does not need the targets.
+          pick: function of ProbedOps that returns a nest of some of its tensors.
+          heads_off: the (scope name, index) of each head of a line that is off; empty:
+            all heads are on.
+          prefixes: the ids of the prefix of each line, for a search; or no prefixes.
+
+        Returns:
+          The values of these tensors.
+
+        Raises:
+          EngineError: this is an ensemble.
+        """
+        ops = self._ops.probe()
+        target = self.vocabularies.target
+        batch = make_batch(sources, targets, 0, target.bos, target.eos)
+        feed = {
+            self._ops.source: batch.source,
+            self._ops.target_in: batch.target_in,
+            self._ops.target_out: batch.target_out,
+            self._ops.line_numbers: range(len(sources)),
+        }
+        if prefixes:
+            feed[self._ops.prefix] = pad(prefixes)
+        for row, heads in enumerate(heads_off):
+            for scope, head in heads:
+                shape = [len(sources), self.hp.num_heads]
+                mask = feed.setdefault(ops.head_masks[scope], np.ones(shape))
+                mask[row, head] = 0
+        return self._pools.run(self._session, pick(ops), feed)
 
     def pair_batches(
         self, sources: Sequence[str], targets: Sequence[str]

@@ -37,6 +37,7 @@ MAX_CHARACTERS_SPLIT = 20000  # of a text that is split into sentences
 MAX_TEXTS = 128  # of a request
 MAX_SENTENCES = 256  # of all texts of a request
 MAX_PADDING = 16
+MAX_HEADS = 1024  # that a request switches off
 MAX_FIELDS = MAX_TEXTS + 16  # of a form
 MAX_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search finds
 JSON = "application/json"
@@ -57,6 +58,7 @@ TYPES = {  # of msgspec's errors
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 Index = Annotated[int, msgspec.Meta(ge=0)]
+Padding = Annotated[int, msgspec.Meta(ge=0, le=MAX_PADDING)]
 Ids = Annotated[List[int], msgspec.Meta(max_length=2 * MAX_PIECES)]
 
 
@@ -75,12 +77,35 @@ class See(msgspec.Struct, forbid_unknown_fields=True):
     model: Index = 0
     prefix: Ids = []
     target: Optional[Ids] = None
-    padding: Annotated[int, msgspec.Meta(ge=0, le=MAX_PADDING)] = 0
+    padding: Padding = 0
     leave_out: bool = True
 
 
-class LeaveOut(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of a request to leave out each word of a sentence."""
+class Head(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request to look inside an attention head."""
+
+    text: str
+    kind: str
+    layer: Index
+    head: Index
+    model: Index = 0
+    prefix: Ids = []
+    target: Optional[Ids] = None
+    padding: Padding = 0
+
+
+class Ablate(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request to translate without some attention heads."""
+
+    text: str
+    heads: Annotated[List[Tuple[str, Index, Index]], msgspec.Meta(max_length=MAX_HEADS)]
+    model: Index = 0
+    prefix: Ids = []
+    target: Optional[Ids] = None
+
+
+class Alone(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request to leave out each word, or each head, alone."""
 
     text: str
     target: Ids
@@ -242,13 +267,34 @@ def parse_see(fields: Dict[str, Any], models: Sequence) -> Tuple[int, SentenceRe
     )
 
 
-def parse_leave_out(
+def parse_head(fields: Dict[str, Any], models: Sequence) -> Tuple[int, SentenceRequest]:
+    """Parse a request to look inside an attention head, as `parse_see` does."""
+    head = _convert(fields, Head)
+    text = _check_sentence(head.text, _choose_model(head.model, models))
+    names = [(head.kind, head.layer, head.head)]
+    return head.model, SentenceRequest(
+        text, head.prefix, head.target, head.padding, heads=names
+    )
+
+
+def parse_ablate(
     fields: Dict[str, Any], models: Sequence
 ) -> Tuple[int, SentenceRequest]:
-    """Parse a request to leave out each word of a sentence, as `parse_see` does."""
-    leave_out = _convert(fields, LeaveOut)
-    text = _check_sentence(leave_out.text, _choose_model(leave_out.model, models))
-    return leave_out.model, SentenceRequest(text, target=leave_out.target)
+    """Parse a request to translate without some heads, as `parse_see` does."""
+    ablate = _convert(fields, Ablate)
+    text = _check_sentence(ablate.text, _choose_model(ablate.model, models))
+    return ablate.model, SentenceRequest(
+        text, ablate.prefix, ablate.target, heads=ablate.heads
+    )
+
+
+def parse_alone(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, SentenceRequest]:
+    """Parse a request to leave out each word or head alone, as `parse_see` does."""
+    alone = _convert(fields, Alone)
+    text = _check_sentence(alone.text, _choose_model(alone.model, models))
+    return alone.model, SentenceRequest(text, target=alone.target)
 
 
 def parse_words(

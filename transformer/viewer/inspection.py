@@ -79,7 +79,7 @@ def inspect_line(
       ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
     """
     vocabularies = translator.vocabularies
-    source = _encode(translator, line)
+    source = encode_line(translator, line)
     [prefix_ids] = translator.encode_prefixes([prefix], [line])
     hypotheses = translator.search_line(source, prefix_ids)
     n_best = [
@@ -120,7 +120,7 @@ def inspect_line(
             kind: describe_heads(attention[kind], allowed[kind], kind) for kind in KINDS
         },
         log_probs=target_log_probs,
-        alternatives=_likeliest_pieces(translator, log_probs),
+        alternatives=likeliest_pieces(translator, log_probs),
         nodes=nodes,
         node_pieces=dict(
             zip(node_ids, split_into_words(vocabularies.target, node_ids).pieces)
@@ -147,7 +147,7 @@ def leave_out_each(translator, line: str, target: Sequence[int]) -> np.ndarray:
     Raises:
       ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
     """
-    source = _encode(translator, line)
+    source = encode_line(translator, line)
     [target] = translator.encode_prefixes([list(target)], [line], "target")
     vocabulary = translator.vocabularies.source
     spans = split_into_words(vocabulary, [*source, vocabulary.eos]).spans
@@ -169,12 +169,17 @@ def list_choices(
       ValueError: the line has no pieces, ids are not pieces of the vocabulary, or the
         translation has no such word.
     """
-    source = _encode(translator, line)
+    source = encode_line(translator, line)
     [target] = translator.encode_prefixes([list(target)], [line], "target")
     return list_word_choices(translator, source, target, word, NUM_ALTERNATIVES)
 
 
-def _encode(translator, line):
+def encode_line(translator, line: str) -> List[int]:
+    """Return the ids of a line, without the end.
+
+    Raises:
+      ValueError: the line has no pieces.
+    """
     [source] = translator.encode([line])
     if not source:
         raise ValueError("expected a sentence, got a line without pieces")
@@ -183,8 +188,7 @@ def _encode(translator, line):
 
 def _run_model(translator, source, target, padding):
     """Return (attention by kind, log-probabilities [T, V], those of the target [T])."""
-    # A longer neighbour in the batch causes a line to be padded.
-    sources = [source] + [[UNK] * (len(source) + padding)] * bool(padding)
+    sources = pad_line(source, padding)
     inspection = translator.inspect(
         sources, [target] * len(sources), lambda inspection: inspection
     )
@@ -198,6 +202,11 @@ def _run_model(translator, source, target, padding):
         for kind, (stack, name) in KINDS.items()
     }
     return attention, inspection.log_probs[0], inspection.target_log_probs[0]
+
+
+def pad_line(source, padding: int) -> List[List[int]]:
+    """Return a batch in which a line, the first, is padded by a longer neighbour."""
+    return [source] + [[UNK] * (len(source) + padding)] * bool(padding)
 
 
 def _allowed_keys(num_real, source_length, target_length):
@@ -215,7 +224,7 @@ def _allowed_keys(num_real, source_length, target_length):
     }
 
 
-def _likeliest_pieces(translator, log_probs):
+def likeliest_pieces(translator, log_probs):
     """Return the likeliest (id, piece, probability) at each position, best first."""
     vocabulary = translator.vocabularies.target
     log_probs = log_probs.copy()
@@ -277,8 +286,7 @@ def leave_out_words(translator, source, target, spans, target_log_probs=None):
     ]
     if target_log_probs is None:
         sources.insert(0, source)
-    longest = max(len(source), len(target), FULL_LENGTH)
-    batch_size = max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
+    batch_size = choose_batch_size(translator, source, target)
     log_probs = []
     for start in range(0, len(sources), batch_size):
         batch = sources[start : start + batch_size]
@@ -292,6 +300,12 @@ def leave_out_words(translator, source, target, spans, target_log_probs=None):
     if target_log_probs is None:
         target_log_probs = log_probs.pop(0)
     return np.stack(log_probs) - target_log_probs
+
+
+def choose_batch_size(translator, source, target) -> int:
+    """Choose how many copies of a sentence, with its target, make a batch."""
+    longest = max(len(source), len(target), FULL_LENGTH)
+    return max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
 
 
 # JSON, as the page reads it

@@ -14,6 +14,14 @@ from transformer.logdir.names import checkpoint_step
 from transformer.model import variable_shapes
 from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.text.data_folder import choose_dev_lines, read_languages, read_summary
+from transformer.viewer.heads import (
+    HeadName,
+    ablate,
+    ablate_each,
+    ablation_to_json,
+    head_to_json,
+    inspect_head,
+)
 from transformer.viewer.inspection import (
     inspect_line,
     leave_out_each,
@@ -165,6 +173,46 @@ class Model:
                     self.translator, request.text, request.target or [], request.word
                 )
             ]
+            for request in requests
+        ]
+
+    def inspect_heads(self, requests: Sequence[SentenceRequest]) -> List[Dict]:
+        """Read what the first head of each request computes; return it as JSON."""
+        return [
+            head_to_json(
+                inspect_head(
+                    self.translator,
+                    request.text,
+                    HeadName(*request.heads[0]),
+                    request.target,
+                    request.prefix,
+                    request.padding,
+                )
+            )
+            for request in requests
+        ]
+
+    def ablate(self, requests: Sequence[SentenceRequest]) -> List[Dict]:
+        """Translate each sentence without the heads of its request: an Ablation."""
+        return [
+            ablation_to_json(
+                ablate(
+                    self.translator,
+                    request.text,
+                    [HeadName(*head) for head in request.heads],
+                    request.target,
+                    request.prefix,
+                )
+            )
+            for request in requests
+        ]
+
+    def ablate_each(self, requests: Sequence[SentenceRequest]) -> List[Dict]:
+        """Switch off each head alone; see `heads.ablate_each`."""
+        return [
+            round_floats(
+                ablate_each(self.translator, request.text, request.target or [])
+            )
             for request in requests
         ]
 

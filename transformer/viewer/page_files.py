@@ -32,6 +32,8 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "player.js",
     "lessons.js",
     "lesson_card.js",
+    "inside_head.js",
+    "switch_off.js",
     "why.js",
     "view.js",
     "request.js",
@@ -50,6 +52,7 @@ ENGINE = (
     "words.js",
     "roles.js",
     "engine.js",
+    "heads.js",
 )
 WORKER = (*ENGINE, "worker.js")
 KERNELS = ("kernels.fma.wasm", "kernels.wasm")  # the fastest first

@@ -1,6 +1,6 @@
 """What a client asks about one sentence."""
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 
@@ -8,7 +8,7 @@ MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 class SentenceRequest(NamedTuple):
     """A request to translate one sentence, or to inspect its translation.
 
-    Only the page uses `prefix`, `target`, `padding`, `leave_out` and `word`.
+    Only the page uses `prefix`, `target`, `padding`, `leave_out`, `word` and `heads`.
     """
 
     text: str
@@ -18,3 +18,5 @@ class SentenceRequest(NamedTuple):
     alignments: bool = False
     leave_out: bool = True  # whether an inspection leaves out each word
     word: int = 0  # the index of the word of `target` whose choices are wanted
+    # (kind, layer, head) of attention heads: see HeadName.
+    heads: Sequence[Tuple[str, int, int]] = ()

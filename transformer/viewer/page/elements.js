@@ -143,6 +143,16 @@ function differenceColour(difference) {
   return mixColours(neutral, difference < 0 ? LESS : MORE, share);
 }
 
+// The colour of a number from -1 to 1: orange is positive, blue is negative.
+const NEGATIVE = { light: [26, 95, 180], dark: [122, 183, 255] };
+const POSITIVE = { light: [179, 88, 6], dark: [242, 166, 90] };
+
+function signedColour(number) {
+  const theme = isDark() ? "dark" : "light";
+  const strongest = number < 0 ? NEGATIVE[theme] : POSITIVE[theme];
+  return mixColours(RAMPS[theme][0], strongest, Math.min(Math.sqrt(Math.abs(number)), 1));
+}
+
 function toCss(colour) {
   return `rgb(${colour.join(",")})`;
 }

@@ -42,6 +42,15 @@ class Engine {
     return ids;
   }
 
+  // The ids of a sentence that is not empty.
+  encodeSentence(text) {
+    const ids = this.encode(text);
+    if (ids.length === 0) {
+      throw new Error("Refused: expected a sentence, got a line without pieces.");
+    }
+    return ids;
+  }
+
   checkIds(ids) {
     const wrong = ids.find((id) => [PAD, BOS, EOS].includes(id) || id >= this.target.size);
     if (wrong !== undefined) {
@@ -50,14 +59,14 @@ class Engine {
   }
 
   // Search for the translations of ids, unless that has been done lately:
-  // { nBest: [{ ids, text, score }], nodes }.
-  search(source, prefix) {
-    const key = JSON.stringify([source, prefix]);
+  // { nBest: [{ ids, text, score }], nodes }. off: scope name → the heads that are off.
+  search(source, prefix, off = new Map()) {
+    const key = JSON.stringify([source, prefix, [...off]]);
     if (!this.searches.has(key)) {
       const { settings } = this;
       const limit = Math.max(source.length + 1 + settings.max_extra_length, prefix.length + 1);
       const options = { beamSize: settings.num_hypotheses, penalty: (length) => this.penalty(length), prefix };
-      const { hypotheses, nodes } = search(this.model, this.model.encode([...source, EOS]), limit, options);
+      const { hypotheses, nodes } = search(this.model, this.model.encode([...source, EOS], { off }), limit, options);
       const nBest = hypotheses.map(({ ids, score }) => ({
         ids: this.target.stripSpecial(ids), score, text: this.target.decode(ids).split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/).join(" "),
       }));
@@ -77,13 +86,9 @@ class Engine {
   // logits [T, V], logProbs [T] }.
   force(source, target) {
     const weights = new Map();
-    const memory = this.model.encode([...source, EOS], weights);
-    const [logits] = this.model.decode([BOS, ...target], memory, weights);
-    const size = logits.length / (target.length + 1);
-    const logProbs = [...target, EOS].map((id, i) => {
-      const row = logits.subarray(i * size, (i + 1) * size);
-      return row[id] - logSumExp(row);
-    });
+    const memory = this.model.encode([...source, EOS], { weights });
+    const [logits] = this.model.decode([BOS, ...target], memory, { weights });
+    const logProbs = this.score(logits, target);
     const stack = (name, count) => Array.from({ length: count }, (_, i) => weights.get(name.replace("*", i)));
     const { encoder_blocks: encoderBlocks, decoder_blocks: decoderBlocks } = this.settings;
     const attention = {
@@ -94,13 +99,19 @@ class Engine {
     return { attention, logits, logProbs };
   }
 
+  // The log-probabilities [T] of a target, with its end: logits [T, V].
+  score(logits, target) {
+    const size = logits.length / (target.length + 1);
+    return [...target, EOS].map((id, i) => {
+      const row = logits.subarray(i * size, (i + 1) * size);
+      return row[id] - logSumExp(row);
+    });
+  }
+
   // Inspect the translation of a text: what `to_json` of inspection.py returns, but for
   // `without`, which takes longer: see `leaveOutWords`.
   inspect({ text, prefix, target }) {
-    const source = this.encode(text);
-    if (source.length === 0) {
-      throw new Error("Refused: expected a sentence, got a line without pieces.");
-    }
+    const source = this.encodeSentence(text);
     this.checkIds(prefix);
     const { nBest, nodes } = this.search(source, prefix);
     const ids = target || nBest[0].ids;

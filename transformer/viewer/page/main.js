@@ -10,6 +10,7 @@ function chooseHead(choice) {
   writeLink();
   showAttention();
   showClock();
+  showWhy();
 }
 
 // Drawing
@@ -24,7 +25,6 @@ function show() {
   }
   showTranslation();
   byId("comparison").hidden = !hasInspection || !page.other;
-  showWhy();
   if (hasInspection) {
     view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
@@ -35,6 +35,7 @@ function show() {
     showTree();
     showClock();
   }
+  showWhy();
 }
 
 function showReading() {
@@ -63,7 +64,7 @@ function showAttention() {
   scrollToChosen(byId("grid"));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   page.highlight ??= highlightOfStep();
-  showChoice();
+  replaceChildren(byId("choice"), makeHeadChoice(view.head, true));
   page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
   showHeat();
   showOtherMatrix();
@@ -73,15 +74,17 @@ function showAttention() {
   }
 }
 
-function showChoice() {
+// Lists to choose a head. `hasAll`: also all heads of a layer together.
+function makeHeadChoice(chosenHead, hasAll) {
   const select = (name, values, chosen, pick) => makeElement("label", {}, `${name} `, makeElement("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
     values.map(([value, text]) => makeElement("option", { value, selected: String(value) === String(chosen) }, text))));
   const numbers = (count) => Array.from({ length: count }, (_, i) => [i, i + 1]);
-  replaceChildren(byId("choice"),
+  const all = hasAll ? [["mean", "mean of all"], ["max", "maximum of all"]] : [];
+  return [
     select("Kind", Object.entries(KINDS).map(([kind, { name }]) => [kind, name]), view.kind, (kind) => chooseHead({ kind })),
     select("Layer", numbers(page.inspection.layersOf(view.kind)), view.layer, (layer) => chooseHead({ layer: Number(layer) })),
-    select("Head", [["mean", "mean of all"], ["max", "maximum of all"], ...numbers(page.inspection.heads)], view.head,
-      (head) => chooseHead({ head: /^\d+$/.test(head) ? Number(head) : head })));
+    select("Head", [...all, ...numbers(page.inspection.heads)], chosenHead, (head) => chooseHead({ head: /^\d+$/.test(head) ? Number(head) : head })),
+  ];
 }
 
 function showRole() {
@@ -160,6 +163,7 @@ function setHighlight(highlight) {
   if (view.kind === "encoder") {
     showStage();
   }
+  showInsideRow();
   byId("cell").textContent = highlight ? describeCell(page.matrix, highlight) : "";
 }
 

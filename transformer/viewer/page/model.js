@@ -3,7 +3,10 @@
 // steps, but it only translates: there is no dropout, and no padding to be masked.
 //
 // A tensor [T, D] is a Float32Array with T rows of D numbers. `visible` is the mask: for
-// each query, the indices of the keys that it may attend to.
+// each query, the indices of the keys that it may attend to. A probe looks inside, as in
+// modules.py: of its maps, all by scope name, `weights`, `heads` and `sums` receive what the
+// sub-layers compute, and `off` has the heads of each attention whose output is zero. None of
+// them has to be there.
 
 class Transformer {
   // settings, tensors: from readWeights. kernels: PlainKernels or WasmKernels.
@@ -24,29 +27,28 @@ class Transformer {
     this.encodings = new Map(); // of positions
   }
 
-  // The encoder: ids [S] → the keys and values that each decoder block attends to. `weights`,
-  // a Map or null, receives the attention weights [H, Tq, Tk] by scope name.
-  encode(source, weights = null) {
+  // The encoder: ids [S] → the keys and values that each decoder block attends to.
+  encode(source, probe = {}) {
     const positions = source.map((_, i) => i);
     const visible = source.map(() => positions);
     let x = this.embed(source, "encoder", positions); // [S, D]
     for (let i = 0; i < this.settings.encoder_blocks; i += 1) {
       const scope = `encoder/block_${i}`;
-      [x] = this.attentionSublayer(x, null, NO_KEYS, visible, `${scope}/self_attention`, weights);
-      x = this.feedforwardSublayer(x, `${scope}/feedforward`);
+      [x] = this.attentionSublayer(x, null, NO_KEYS, visible, `${scope}/self_attention`, probe);
+      x = this.feedforwardSublayer(x, `${scope}/feedforward`, probe);
     }
     x = this.normalizeStack(x, "encoder");
     const blocks = Array.from({ length: this.settings.decoder_blocks });
-    return { length: source.length, projected: blocks.map((_, i) => this.keysAndValues(x, `decoder/block_${i}/cross_attention`)) };
+    return { length: source.length, off: probe.off, projected: blocks.map((_, i) => this.keysAndValues(x, `decoder/block_${i}/cross_attention`)) };
   }
 
   // The decoder on a whole target: ids [T], BOS and the pieces → [logits [T, V] of the next,
   // the state of a search whose T hypotheses have read 1 … T of them].
-  decode(targetIn, memory, weights = null) {
+  decode(targetIn, memory, probe = {}) {
     const positions = targetIn.map((_, i) => i);
     const visible = positions.map((position) => positions.slice(0, position + 1)); // causal
     const past = Array(this.settings.decoder_blocks).fill(NO_KEYS);
-    const [states, present] = this.decoderStates(targetIn, positions, memory, past, visible, weights);
+    const [states, present] = this.decoderStates(targetIn, positions, memory, past, visible, probe);
     return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
   }
 
@@ -63,12 +65,12 @@ class Transformer {
     const newest = past[0].keys.length / this.settings.d_model; // the index of the next key
     const visible = ids.map((_, k) => [...ancestors[parents[k]], newest + k]);
     const positions = parents.map((parent) => ancestors[parent].length);
-    const [states, present] = this.decoderStates(ids, positions, memory, past, visible, null);
+    const [states, present] = this.decoderStates(ids, positions, memory, past, visible, { off: memory.off });
     return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
   }
 
   // The decoder's blocks, on a whole target and in each step of a search.
-  decoderStates(ids, positions, memory, past, visible, weights) {
+  decoderStates(ids, positions, memory, past, visible, probe) {
     const all = Array.from({ length: memory.length }, (_, i) => i);
     const visibleSource = ids.map(() => all);
     const presents = [];
@@ -76,33 +78,35 @@ class Transformer {
     for (let i = 0; i < this.settings.decoder_blocks; i += 1) {
       const scope = `decoder/block_${i}`;
       let present;
-      [x, present] = this.attentionSublayer(x, null, past[i], visible, `${scope}/self_attention`, weights);
+      [x, present] = this.attentionSublayer(x, null, past[i], visible, `${scope}/self_attention`, probe);
       presents.push(present);
-      [x] = this.attentionSublayer(x, memory.projected[i], NO_KEYS, visibleSource, `${scope}/cross_attention`, weights);
-      x = this.feedforwardSublayer(x, `${scope}/feedforward`);
+      [x] = this.attentionSublayer(x, memory.projected[i], NO_KEYS, visibleSource, `${scope}/cross_attention`, probe);
+      x = this.feedforwardSublayer(x, `${scope}/feedforward`, probe);
     }
     return [this.normalizeStack(x, "decoder"), presents];
   }
 
   // Multi-head attention, then add and normalize (section 3.2.2). keys: the keys and values
   // of the memory, or null for self-attention, whose keys follow those of `past`.
-  attentionSublayer(inputs, keys, past, visible, scope, weights) {
+  attentionSublayer(inputs, keys, past, visible, scope, probe) {
     const x = this.normalizeInputs(inputs, scope);
     const queries = this.project(x, `${scope}/q`);
     const present = keys || appendKeys(past, this.keysAndValues(x, scope));
     const heads = this.settings.num_heads;
     const [context, attention] = scaledDotProductAttention(queries, present, visible, heads, this.kernels);
-    weights?.set(scope, attention);
+    probe.off?.get(scope)?.forEach((head) => clearHead(context, head, heads, visible.length));
+    probe.weights?.set(scope, attention); // [H, Tq, Tk]
+    probe.heads?.set(scope, { queries, ...present, context });
     const outputs = this.dialect.output_projection ? this.dense(context, `${scope}/o`) : context;
-    return [this.addAndNormalize(inputs, outputs, scope), present];
+    return [this.addAndNormalize(inputs, outputs, scope, probe), present];
   }
 
   // max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
-  feedforwardSublayer(inputs, scope) {
+  feedforwardSublayer(inputs, scope, probe) {
     let x = this.normalizeInputs(inputs, scope);
     x = relu(this.dense(x, `${scope}/inner`)); // [T, F]
     x = this.dense(x, `${scope}/outer`); // [T, D]
-    return this.addAndNormalize(inputs, x, scope);
+    return this.addAndNormalize(inputs, x, scope, probe);
   }
 
   keysAndValues(x, scope) {
@@ -130,9 +134,10 @@ class Transformer {
     return this.dialect.norm === "before" ? this.normalize(x, `${scope}/ln`) : x;
   }
 
-  addAndNormalize(inputs, outputs, scope) {
+  addAndNormalize(inputs, outputs, scope, probe) {
     const sum = Float32Array.from(inputs);
     addTo(sum, 0, outputs, 1);
+    probe.sums?.set(scope, sum);
     return this.dialect.norm === "after" ? this.normalize(sum, `${scope}/ln`) : sum;
   }
 
@@ -260,6 +265,15 @@ function scaledDotProductAttention(queries, { keys, values }, visible, heads, ke
     }
   }
   return [context, weights];
+}
+
+// Set the columns of a head to zero: x [rows, D].
+function clearHead(x, head, heads, rows) {
+  const width = x.length / rows;
+  const size = width / heads;
+  for (let start = head * size; start < x.length; start += width) {
+    x.fill(0, start, start + size);
+  }
 }
 
 // The columns of a head: [T, D] → [T, d_k].

@@ -109,6 +109,22 @@ class ModelSource {
     return this.ask("leaveOutWords", { text: inspection.text, target }, signal);
   }
 
+  // What an attention head computes: name is { kind, layer, head }.
+  async inspectHead({ text, data }, name, signal) {
+    return this.ask("inspectHead", { text, target: data.target.ids.slice(0, -1), ...name }, signal);
+  }
+
+  // The translation without some heads.
+  async ablate({ text, prefix, data }, heads, signal) {
+    const names = heads.map(({ kind, layer, head }) => [kind, layer, head]);
+    return this.ask("ablate", { text, prefix, target: data.target.ids.slice(0, -1), heads: names }, signal);
+  }
+
+  // What each head contributes.
+  async ablateEach({ text, data }, signal) {
+    return this.ask("ablateEach", { text, target: data.target.ids.slice(0, -1) }, signal);
+  }
+
   has() {
     return true;
   }

@@ -75,6 +75,25 @@ class ServerSource {
     return (await this.fetchJson("leave_out", { text, model, target }, signal)).result;
   }
 
+  // What an attention head computes: name is { kind, layer, head }.
+  async inspectHead({ text, model, data }, name, signal) {
+    const target = data.target.ids.slice(0, -1);
+    return (await this.fetchJson("head", { text, model, target, padding: view.padding, ...name }, signal)).result;
+  }
+
+  // The translation without some heads.
+  async ablate({ text, model, prefix, data }, heads, signal) {
+    const target = data.target.ids.slice(0, -1);
+    const names = heads.map(({ kind, layer, head }) => [kind, layer, head]);
+    return (await this.fetchJson("ablate", { text, model, target, prefix, heads: names }, signal)).result;
+  }
+
+  // What each head contributes.
+  async ablateEach({ text, model, data }, signal) {
+    const target = data.target.ids.slice(0, -1);
+    return (await this.fetchJson("ablate_each", { text, model, target }, signal)).result;
+  }
+
   has() {
     return true;
   }

@@ -1,7 +1,7 @@
 // "Why?": tabs about the sentence that the page inspects.
 
 // The id of a tab → the function that shows its panel, which is "NAME-panel".
-const WHY_TABS = { "why-not": showWhyNot };
+const WHY_TABS = { "why-not": showWhyNot, inside: showInside, "switch-off": showSwitches };
 
 // Choose a tab: only its panel is visible, and only it is drawn.
 function chooseTab(name) {
@@ -36,7 +36,40 @@ function moveBetweenTabs(event) {
   }
 }
 
+// Ask the source for what a tab shows, once its panel is visible. Return null if that fails,
+// which `note` says, or if the tab has asked for something else meanwhile.
+const questions = {}; // the name of a tab → its latest question
+
+async function askWhenVisible(name, key, ask, note) {
+  const { inspection } = page;
+  const latest = questions[name];
+  if (latest?.inspection === inspection && latest.key === key) {
+    return null; // the answer is on its way
+  }
+  latest?.controller.abort();
+  const question = { inspection, key, controller: new AbortController() };
+  questions[name] = question;
+  const { signal } = question.controller;
+  try {
+    await becomeVisible(byId(`${name}-panel`));
+    signal.throwIfAborted();
+    return await ask(signal);
+  } catch (error) {
+    if (error instanceof Unreachable) {
+      setTimeout(() => page.inspection === inspection && showWhy(), RETRY);
+    }
+    note.textContent = error.name === "AbortError" ? note.textContent : error.message;
+    return null;
+  } finally {
+    if (questions[name] === question) {
+      delete questions[name];
+    }
+  }
+}
+
 function addWhyListeners() {
+  addInsideListeners();
+  addSwitchListeners();
   byId("why-tabs").addEventListener("keydown", moveBetweenTabs);
   for (const name of Object.keys(WHY_TABS)) {
     byId(name).addEventListener("click", () => chooseTab(name));

@@ -11,6 +11,9 @@ const METHODS = {
   translate: (request) => engine.translate(request),
   inspect: (request) => engine.inspect(request),
   listWords: (request) => engine.listWords(request),
+  inspectHead: (request) => inspectHead(engine, request),
+  ablate: (request) => ablate(engine, request),
+  ablateEach: (request, pause) => ablateEach(engine, request, pause),
   leaveOutWords: (request, pause) => engine.leaveOutWords(request, pause),
 };
 

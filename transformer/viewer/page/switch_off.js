@@ -1,0 +1,155 @@
+// "Switch off": the translation without some attention heads, and what each one contributes.
+
+const SMALL_CHANGE = 0.1; // of a log-probability
+const SHARP = 0.5; // of its attention, with which a head looks important
+
+// The name of a head, such as "cross 2.3": layer 2, head 3.
+function nameHead({ kind, layer, head }) {
+  return `${kind} ${layer + 1}.${head + 1}`;
+}
+
+function listHeads(inspection) {
+  return Object.keys(KINDS).flatMap((kind) => Array.from({ length: inspection.layersOf(kind) * inspection.heads }, (_, i) =>
+    ({ kind, layer: Math.floor(i / inspection.heads), head: i % inspection.heads })));
+}
+
+function isOff({ kind, layer, head }) {
+  return view.off.includes([kind, layer, head].join("."));
+}
+
+// The heads that are off, of those that this model has.
+function headsOff() {
+  return listHeads(page.inspection).filter(isOff);
+}
+
+function switchHead(name) {
+  const id = [name.kind, name.layer, name.head].join(".");
+  view.off = isOff(name) ? view.off.filter((other) => other !== id) : [...view.off, id];
+  writeLink();
+  showSwitches();
+}
+
+async function showSwitches() {
+  const { inspection } = page;
+  const heads = listHeads(inspection);
+  const off = headsOff();
+  byId("try-all").textContent = `Try all ${heads.length}`;
+  byId("all-on").hidden = off.length === 0;
+  byId("sorted").parentElement.hidden = !inspection.changes;
+  drawSwitches(inspection, heads);
+  showRanking(inspection, heads);
+  const key = off.map(nameHead).join();
+  inspection.ablations ??= new Map();
+  if (off.length && !inspection.ablations.has(key)) {
+    byId("ablated").textContent = `Translating without ${joinNames(off)} …`;
+    const answer = await askWhenVisible("switch-off", key, (signal) => page.source.ablate(inspection, off, signal), byId("ablated"));
+    if (!answer) {
+      return;
+    }
+    inspection.ablations.set(key, answer);
+    if (page.inspection === inspection && view.tab === "switch-off") {
+      showSwitches();
+    }
+    return;
+  }
+  replaceChildren(byId("ablated"), off.length ? describeAblation(inspection, off, inspection.ablations.get(key)) : "All heads are on. Switch one off, and the sentence is translated again.");
+}
+
+function joinNames(heads) {
+  return heads.map(nameHead).join(", ");
+}
+
+// "Without cross 2.3: The woman who visit … −3.20 (was −0.31)", with different words marked.
+function describeAblation(inspection, off, { nBest: [best], score }) {
+  const [before, after] = [textOf(inspection), best.text].map((text) => text.split(" "));
+  const isCommon = findCommonWords(before, after)[1];
+  const was = scoreOf(inspection);
+  return [
+    `Without ${joinNames(off)}: `,
+    makeElement("span", { class: "ablated", dir: "auto", lang: languageOf("target") }, after.flatMap((word, i) => [isCommon[i] ? word : makeElement("mark", {}, word), " "])),
+    makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, formatNumber(best.score) + (was === null ? "" : ` (was ${formatNumber(was)})`)),
+    before.join() === after.join() ? ", the same translation." : `. The translation above would have ${formatNumber(score)}.`,
+  ];
+}
+
+// The score of the translation, if it is one of the n best.
+function scoreOf({ data }) {
+  const ids = data.target.ids.slice(0, -1).join();
+  return data.nBest.find((best) => best.ids.join() === ids)?.score ?? null;
+}
+
+async function tryAll() {
+  const { inspection } = page;
+  byId("ranking").textContent = "Switching off each head alone …";
+  const answer = await askWhenVisible("switch-off", "each", (signal) => page.source.ablateEach(inspection, signal), byId("ranking"));
+  if (answer) {
+    inspection.changes = answer;
+    if (page.inspection === inspection) {
+      showWhy();
+    }
+  }
+}
+
+// The switches: in tables by kind and layer, or sorted by what the heads contribute.
+function drawSwitches(inspection, heads) {
+  const { changes } = inspection;
+  const changeOf = ({ kind, layer, head }) => changes?.[kind][layer][head];
+  const largest = Math.max(SMALL_CHANGE, ...(changes ? heads.map((name) => Math.abs(changeOf(name))) : []));
+  const make = (name, isNamed) => makeSwitch(inspection, name, changeOf(name), largest, isNamed);
+  if (changes && byId("sorted").checked) {
+    const sorted = [...heads].sort((a, b) => changeOf(a) - changeOf(b));
+    replaceChildren(byId("switches"), makeElement("div", { class: "flow" }, sorted.map((name) => make(name, true))));
+    return;
+  }
+  replaceChildren(byId("switches"), Object.entries(KINDS).map(([kind, { name: title }]) => makeElement("table", {}, makeElement("caption", {}, title),
+    Array.from({ length: inspection.layersOf(kind) }, (_, layer) => makeElement("tr", {}, makeElement("th", { scope: "row" }, `layer ${layer + 1}`),
+      heads.filter((head) => head.kind === kind && head.layer === layer).map((name) => makeElement("td", {}, make(name, false))))))));
+}
+
+function makeSwitch(inspection, name, change, largest, isNamed) {
+  const { kind, layer, head } = name;
+  const canvas = makeElement("canvas", {});
+  drawThumbnail(canvas, inspection.matrix(kind, layer, head, view.byWords));
+  const role = inspection.role(kind, layer, head);
+  const place = `${KINDS[kind].name}, layer ${layer + 1}, head ${head + 1}`;
+  const visible = [isNamed ? nameHead(name) : "", change === undefined ? "" : formatNumber(change)].filter(Boolean).join(" ");
+  const button = makeElement("button", {
+    type: "button", role: "switch", "aria-checked": String(!isOff(name)), "aria-label": [visible, place].filter(Boolean).join(", "),
+    title: `${place}: ${role.text}, ${formatNumber(role.share)}${change === undefined ? "" : `; without it ${formatNumber(change, 4)}`}`,
+    "data-switch": `${kind}-${layer}-${head}`, onclick: () => switchHead(name),
+  }, canvas, isNamed ? makeElement("span", { class: "name" }, `${nameHead(name)} `) : []);
+  if (change !== undefined) {
+    const colour = signedColour(change / largest);
+    const number = makeElement("span", { class: "change" }, formatNumber(change));
+    number.style.background = toCss(colour);
+    number.style.color = textColourOn(colour);
+    button.append(number);
+  }
+  return button;
+}
+
+// Which head the translation needs most, and which one only looks important.
+function showRanking(inspection, heads) {
+  const { changes } = inspection;
+  if (!changes) {
+    byId("ranking").textContent = "";
+    return;
+  }
+  const items = heads.map((name) => ({ name, change: changes[name.kind][name.layer][name.head], role: inspection.role(name.kind, name.layer, name.head) }));
+  const worst = items.reduce((a, b) => (b.change < a.change ? b : a));
+  const sharp = items.filter(({ change, role }) => Math.abs(change) < SMALL_CHANGE && role.share >= SHARP && !role.text.startsWith("looks everywhere")).sort((a, b) => b.role.share - a.role.share)[0];
+  const describe = ({ name, change }) => `${nameHead(name)} (${formatNumber(change)})`;
+  const important = sharp ? ` Looks important, but is not needed alone: ${describe(sharp)}, which ${sharp.role.text}, ${formatNumber(sharp.role.share)}.` : "";
+  byId("ranking").textContent = `The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.${important}`;
+}
+
+function addSwitchListeners() {
+  byId("try-all").addEventListener("click", tryAll);
+  byId("all-on").addEventListener("click", () => {
+    view.off = [];
+    writeLink();
+    byId("try-all").focus();
+    showSwitches();
+  });
+  byId("sorted").addEventListener("change", showSwitches);
+}

@@ -32,6 +32,7 @@ CONVERT = [
     "onnxruntime>=1.20; " + TF2,
     "tf2onnx>=1.16; " + TF2,
 ]
+RAY = "ray>=2.60,<3; " + TF2
 TEXT = "tensorflow-text>=2.16,<2.22; " + TF2  # of the version of TensorFlow
 
 
@@ -128,6 +129,8 @@ setup(
         "serve": SERVE,
         # scripts/download.py alone; it brings requests, packaging, platformdirs, tqdm.
         "download": ["pooch[progress]>=1.8"],
+        # launch --ray, translate --ray: docs/scaling.md
+        "ray": [RAY],
         # docs/elsewhere.md
         "convert": CONVERT,
         # What tools/bench/benchmark.py measures beside this project; it makes an

@@ -146,6 +146,11 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.WeightsNotFinite: lambda error: (
         "choose another --checkpoint, or train again with a lower --learning_rate"
     ),
+    errors.RayClusterNotFound: lambda error: (
+        "copy ~/.ray/auth_token of its head to this machine"
+        if "token" in str(error)
+        else "start one with `ray start --head`"
+    ),
     errors.ExportNotFound: lambda error: (
         "translate a line with --engine ctranslate2, which exports it"
     ),

@@ -205,6 +205,15 @@ def add_number(flags: Flags, name: str, default: float, text: str) -> None:
     )
 
 
+def add_ray(flags: Flags) -> None:
+    """Add `--ray` for a command that starts workers."""
+    flags.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="run the workers on a Ray cluster: auto, or HOST:PORT of its head",
+    )
+
+
 def add_logdir(parser: Parser, several: str = "", required: bool = True) -> None:
     """Add `--logdir` for a command that reads a log directory.
 

@@ -44,6 +44,7 @@ import importlib
 import itertools
 import os
 import sys
+import threading
 import time
 from typing import (
     IO,
@@ -72,7 +73,7 @@ from transformer.exports.ctranslate2 import (
 from transformer.logdir.manifests import find_checkpoint
 from transformer.logdir.names import MANIFEST
 from transformer.runtime.devices import list_gpus, share_of_cores
-from transformer.runtime.errors import ShardsFailed, missing_package
+from transformer.runtime.errors import REFUSED, ShardsFailed, missing_package
 from transformer.runtime.files import sha256_of
 from transformer.runtime.pool import start_processes
 from transformer.runtime.progress import Progress, escape_control, format_count
@@ -80,10 +81,13 @@ from transformer.text import sentences, shards
 from transformer.text.data_folder import read_languages
 from transformer.text.lines import TolerantReader, read_lines
 from transformer.text.translations import Translation
+from transformer.workers import launch, ray_cluster
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 SHARD_LINES = 20000
 POLL = 1.0  # seconds between two looks at worker processes
+RESTARTS = 10  # of each worker on a Ray cluster
+PATIENCE = 10.0  # seconds that workers have to end when all shards are finished
 
 
 def ask(stream: IO[bytes]) -> Iterator[bytes]:
@@ -303,6 +307,7 @@ def add_shards(parser: cli.Parser) -> None:
         metavar="INT",
         help="processes on this machine, each with cores or a GPU of its own [1]",
     )
+    cli.add_ray(group)
     group.add_argument(
         "--join",
         action="store_true",
@@ -349,7 +354,7 @@ def refuse_shards(args: argparse.Namespace) -> None:
     """Raise ValueError for flags that contradict `--shards`, or need it."""
     if not (args.logdir or args.join):
         raise ValueError("--logdir is missing: which model should translate?")
-    flags = ("input", "shard_lines", "workers", "join")
+    flags = ("input", "shard_lines", "workers", "ray", "join")
     if not args.shards:
         for name in flags:
             if getattr(args, name):
@@ -449,6 +454,8 @@ def run(args: argparse.Namespace) -> Optional[int]:
     models = hparams.load_each(args.logdir, cli.read_settings(args, hparams.DECODING))
     if args.shards:
         progress = Progress(sys.stderr, interval=30.0)
+        if args.ray:
+            return run_on_ray(args, models, progress)
         if (args.workers or 1) > 1:
             return run_workers(args, models, progress)
         translate_shards(args, models, progress)
@@ -638,3 +645,62 @@ def run_worker(argv: List[str], cores: List[int], gpus: List[str]) -> None:
         translate_shards(args, hparams.load_each(args.logdir, overrides))
 
     cli.main(parser(), work, argv)
+
+
+def run_on_ray(
+    args: argparse.Namespace,
+    models: Sequence[Tuple[hparams.HParams, str]],
+    progress: Progress,
+) -> int:
+    """Translate the missing shards on a Ray cluster; return the exit status.
+
+    Each worker begins as soon as there is a place for it, and so does its successor if
+    it is lost.
+
+    Raises:
+      RayClusterNotFound: there is no cluster.
+    """
+    count = args.workers or 1
+    statuses = [0] * count
+    command = ["-m", "transformer.commands.translate", *args.argv]
+    is_over = threading.Event()
+    with ray_cluster.connect(args.ray, args.warn) as cluster:
+        plan = open_plan(args, models)
+        share = cluster.choose_share(count, use_gpu=args.engine == TENSORFLOW)
+
+        def work(number):
+            start = functools.partial(
+                cluster.start_one, command, number, share, args.shards
+            )
+            try:
+                statuses[number] = launch.run_workers(start, RESTARTS, args.warn)
+            except Exception as error:
+                if not is_over.is_set():
+                    args.warn(cli.format_error(error))
+                    statuses[number] = REFUSED
+
+        threads = [
+            threading.Thread(target=work, args=(number,), daemon=True)
+            for number in range(count)
+        ]
+        missing = plan.list_missing()
+        for thread in threads if missing else []:
+            thread.start()
+        while missing and any(thread.is_alive() for thread in threads):
+            show_progress(progress, len(plan.shards), len(missing))
+            time.sleep(POLL)
+            missing = plan.list_missing()
+        missing = plan.list_missing()
+        deadline = time.monotonic() + PATIENCE
+        while any(thread.is_alive() for thread in threads) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(POLL)  # the workers end by themselves
+        is_over.set()
+    plan.is_finished()  # sweeps
+    show_progress(progress, len(plan.shards), len(missing))
+    return max(statuses) if missing else 0
+
+
+if __name__ == "__main__":  # a worker of `run_on_ray`
+    run_worker(sys.argv[1:], [], [])

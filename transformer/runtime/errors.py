@@ -39,6 +39,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   └── CorpusChanged             its training run has seen another corpus
     └── EngineError               an engine or a package cannot do what is asked
         ├── PackageNotInstalled       an optional package is missing
+        ├── RayClusterNotFound        no Ray cluster is running
         ├── ExportNotFound            a model was not exported for the engine
         ├── ExportDamaged             a file of an export is not the one written
         ├── ExportNotWritable         an export cannot be written
@@ -301,6 +302,10 @@ class PackageNotInstalled(EngineError):
     def __init__(self, message: str, extra: str = ""):
         super().__init__(message)
         self.extra = extra
+
+
+class RayClusterNotFound(EngineError):
+    """No Ray cluster is running, or it does not accept this process."""
 
 
 class ExportNotFound(EngineError, FileNotFoundError):

@@ -179,6 +179,18 @@ def test_ribbons_are_as_wide_as_the_weights(page, model):
         )
 
 
+def test_the_encoder_has_its_own_steps(page):
+    kind = "[view.step, view.kind, view.layer, view.head, page.matrix.kind]"
+    page.run("chooseHead({kind: 'decoder', layer: 0, head: 1}); chooseStep(0)")
+    assert page.run(kind) == [0, "encoder", 0, "mean", "encoder"]
+    page.press("ArrowRight")
+    assert page.run(kind) == [1, "decoder", 0, 1, "decoder"]
+    page.run("chooseStep(3); chooseHead({kind: 'encoder'})")
+    assert page.run(kind)[:2] == [0, "encoder"]
+    page.run("chooseHead({kind: 'cross'})")
+    assert page.run(kind)[:2] == [1, "cross"]
+
+
 def test_the_hypotheses_of_a_step_are_those_of_the_search(page):
     page.run("moveClock(2)")
     end = page.run("spanOfStep()[1]")
@@ -196,14 +208,14 @@ def test_the_hypotheses_of_a_step_are_those_of_the_search(page):
 
 def test_another_next_word_is_tried_in_the_same_step(page):
     page.run("chooseStep(2)")
-    before = page.run(f"{DATA}.target.ids")
-    other = page.run(
-        'document.querySelector(\'#next [aria-pressed="false"]'
-        ":not([aria-disabled])').dataset.next"
+    before = page.run(f"{DATA}.target.words")
+    other = "#next [aria-pressed='false']:not([aria-disabled])"
+    word = page.run(
+        f"document.querySelector({other!r}).querySelector('.text').textContent"
     )
-    page.click(f"#next [data-next='{other}']")
-    page.until(f"{DATA}.target.ids[1] === {other}")
-    assert page.run(f"[view.step, {DATA}.target.ids[0]]") == [2, before[0]]
+    page.click(other)
+    page.until(f"{DATA}.target.words[1] === {word!r}")
+    assert page.run(f"[view.step, {DATA}.target.words[0]]") == [2, before[0]]
     choose(page, "sentence", SENTENCES[1])
     page.until("page.inspection.data.source.words.length > 9")
     assert page.run("view.step") is None

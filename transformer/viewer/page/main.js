@@ -3,9 +3,7 @@
 function chooseHead(choice) {
   Object.assign(view, choice);
   view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
-  if (view.kind === "encoder" && view.step !== null && view.step < 1) {
-    view.step = view.layer + firstStep();
-  }
+  fitClockToHead();
   page.highlight = null;
   writeLink();
   showAttention();

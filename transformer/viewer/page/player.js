@@ -4,7 +4,8 @@
 const STEP_TIME = 900; // milliseconds at normal speed
 const LEAP = 5; // steps
 
-const player = { isPlaying: false, speed: 1, timer: 0, inspection: null };
+// `translating`: the head that was chosen when the clock went back to the encoder.
+const player = { isPlaying: false, speed: 1, timer: 0, inspection: null, translating: null };
 
 function firstStep() {
   return 1 - page.inspection.layersOf("encoder");
@@ -24,14 +25,35 @@ function highlightOfStep() {
   return view.step > 0 && view.kind !== "encoder" ? { row: view.step - 1 } : null;
 }
 
-// Keep the clock within the translation; another translation is not played at once.
+// Keep the clock within the translation, and show the encoder in its own steps only. Another
+// translation is not played at once.
 function fitClock() {
   if (player.inspection !== page.inspection) {
     player.inspection = page.inspection;
     pause();
   }
-  if (view.step !== null) {
-    view.step = Math.min(Math.max(view.step, firstStep()), lastStep());
+  if (view.step === null) {
+    return;
+  }
+  view.step = Math.min(Math.max(view.step, firstStep()), lastStep());
+  const isEncoding = view.step < 1;
+  if (isEncoding && view.kind !== "encoder") {
+    player.translating = { kind: view.kind, layer: view.layer, head: view.head };
+    Object.assign(view, { kind: "encoder", head: "mean" });
+  } else if (!isEncoding && view.kind === "encoder") {
+    Object.assign(view, player.translating ?? { kind: "cross", layer: page.inspection.layersOf("cross") - 1, head: "mean" });
+  }
+  if (isEncoding) {
+    view.layer = view.step - firstStep();
+  }
+}
+
+// A chosen head moves the clock to or from the encoder.
+function fitClockToHead() {
+  if (view.step !== null && view.kind === "encoder") {
+    view.step = view.layer + firstStep();
+  } else if (view.step !== null) {
+    view.step = Math.max(view.step, 1);
   }
 }
 
@@ -47,10 +69,11 @@ function chooseUnit(byWords) {
 // Move the clock. `highlight`: what the heat map highlights, if it is not just the row.
 function moveClock(step, { highlight = undefined, isAnimated = false } = {}) {
   const before = placesOfHypotheses();
+  const [kind, layer] = [view.kind, view.layer];
   view.step = step;
   fitClock();
-  if (step !== null && view.step < 1 && view.kind === "encoder") {
-    view.layer = view.step - firstStep();
+  if (kind !== view.kind || layer !== view.layer) {
+    page.highlight = null;
     showAttention();
   }
   byId("cell").ariaLive = "off"; // the step is said, or the film runs

@@ -3,20 +3,15 @@
 
 const STAGE = { height: 120, widest: 14, least: 0.05, beat: 300, line: 26, numDropped: 3, numEnding: 34 };
 
+const askedSteps = new WeakMap(); // inspection → the steps whose words were asked for
+
 // What the stage draws: a matrix of attention, the words above and below the ribbons, and
 // `row`, the word below whose ribbons are lit; null: all of them.
 function makeScene({ inspection, highlight }, { kind, layer, head, byWords, step }) {
-  const firstStep = 1 - inspection.layersOf("encoder");
-  const scene = step !== null && step < 1
-    ? { kind: "encoder", layer: step - firstStep, head: kind === "encoder" ? head : "mean" }
-    : { kind, layer, head };
-  scene.matrix = inspection.matrix(scene.kind, scene.layer, scene.head, byWords);
-  scene.isTranslating = scene.kind !== "encoder";
-  scene.above = scene.matrix.columnLabels;
-  scene.below = scene.isTranslating ? inspection.labels("target", byWords) : scene.matrix.rowLabels;
-  const rowOfSource = kind === "encoder" ? highlight?.row ?? null : null;
-  scene.row = scene.isTranslating ? (step === null ? null : step - 1) : rowOfSource;
-  return scene;
+  const matrix = inspection.matrix(kind, layer, head, byWords);
+  const isTranslating = kind !== "encoder";
+  const row = (isTranslating ? step && step - 1 : highlight?.row) ?? null;
+  return { kind, layer, head, matrix, isTranslating, row, above: matrix.columnLabels, below: isTranslating ? inspection.labels("target", byWords) : matrix.rowLabels };
 }
 
 // The words above, as bright as they are attended to. The decoder does not see later words.
@@ -69,22 +64,31 @@ function makeRibbons({ matrix, row }, above, below) {
   });
 }
 
-// The likeliest pieces at the place of a word, as bars.
-function makeNextWords(inspection, place, choiceAttributes) {
+// What may come next in a step: { label, probability, isChosen, choice }; pieces, until
+// the words for the place are known.
+function findNextWords(inspection, [start, end], words) {
   const { target, alternatives, logProbs } = inspection.data;
-  const chosen = target.ids[place];
-  const rows = alternatives[place].some(([id]) => id === chosen)
-    ? alternatives[place]
-    : [...alternatives[place], [chosen, target.pieces[place], Math.exp(logProbs[place])]];
-  return rows.map(([id, piece, probability]) => {
+  if (words) {
+    const own = target.ids.slice(0, end).join();
+    return words.map(({ word, probability, ids, isEnd }) => ({ label: word || "⟨end⟩", probability, isChosen: !isEnd && ids.join() === own, choice: isEnd ? { prefix: [], target: ids } : { prefix: ids, target: null } }));
+  }
+  const chosen = target.ids[start];
+  const pieces = alternatives[start].some(([id]) => id === chosen)
+    ? alternatives[start]
+    : [...alternatives[start], [chosen, target.pieces[start], Math.exp(logProbs[start])]];
+  return pieces.map(([id, piece, probability]) => ({ label: piece.replaceAll("▁", "") || piece, probability, isChosen: id === chosen, choice: alternativeChoice(inspection, start, id) }));
+}
+
+// They are bars; a click on one tries it.
+function makeNextWords(nextWords, choiceAttributes) {
+  return nextWords.map(({ label, probability, isChosen, choice }, i) => {
     const bar = makeElement("span", { class: "length" });
     bar.style.width = `${(100 * probability).toFixed(1)}%`;
-    const isChosen = id === chosen;
     return makeElement("button", {
-      type: "button", class: isChosen ? "chosen" : null, "data-next": id, "aria-pressed": String(isChosen),
+      type: "button", class: isChosen ? "chosen" : null, "data-next": i, "aria-pressed": String(isChosen),
       title: isChosen ? "In the translation" : "Continue with this one, and decode the rest again",
-      ...(isChosen ? {} : choiceAttributes(alternativeChoice(inspection, place, id))),
-    }, makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, piece.replaceAll("▁", "") || piece), makeElement("span", { class: "room" }, bar), makeElement("span", { class: "number" }, formatProbability(probability)));
+      ...(isChosen ? {} : choiceAttributes(choice)),
+    }, makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, label), makeElement("span", { class: "room" }, bar), makeElement("span", { class: "number" }, formatProbability(probability)));
   });
 }
 
@@ -115,18 +119,13 @@ function makeHypotheses(inspection, count) {
 }
 
 // What happens in a step, in a sentence.
-function describeStep({ kind, layer, matrix, row }, inspection, step) {
-  if (step !== null && step < 1) {
-    return `Encoder, layer ${layer + 1} of ${inspection.layersOf("encoder")}: every word of the source attends to every word.`;
+function describeStep({ kind, layer, matrix, row }, inspection) {
+  if (row !== null) {
+    return (kind === "decoder" ? "The word read last: " : "") + describeLine(matrix, { row });
   }
-  if (kind === "encoder") {
-    return row === null ? "The encoder has read the source before the first step." : describeLine(matrix, { row });
-  }
-  if (row === null) {
-    return "Play shows how this translation is made, word by word. Each ribbon leads from a word to one that attends to it; the wider, the more.";
-  }
-  const read = kind === "decoder" ? "The word read last: " : "";
-  return read + describeLine(matrix, { row });
+  return kind === "encoder"
+    ? `Encoder, layer ${layer + 1} of ${inspection.layersOf("encoder")}: every word of the source attends to every word.`
+    : "Play shows how this translation is made, word by word. Each ribbon leads from a word to one that attends to it; the wider, the more.";
 }
 
 // The bars of the step, in words; "" if it has none.
@@ -146,15 +145,39 @@ function showStage() {
   byId("above-name").textContent = { encoder: scene.layer ? `Layer ${scene.layer}` : "Source", decoder: "Read so far", cross: "Source" }[scene.kind];
   byId("below-name").textContent = scene.isTranslating ? "Translation" : `Layer ${scene.layer + 1}`;
   byId("scene").textContent = `${KINDS[scene.kind].name}, layer ${scene.layer + 1}, ${typeof scene.head === "number" ? `head ${scene.head + 1}` : `${{ mean: "mean", max: "maximum" }[scene.head]} of ${inspection.heads} heads`}`;
-  byId("step-text").textContent = describeStep(scene, inspection, view.step);
+  byId("step-text").textContent = describeStep(scene, inspection);
   byId("lines").tabIndex = scene.isTranslating ? -1 : 0; // to scroll; otherwise the buttons do
   showRibbons(scene);
   byId("step-choices").hidden = !isStep;
   if (isStep) {
-    const [start, end] = spanOfStep();
-    replaceChildren(byId("next"), makeNextWords(inspection, start, choiceAttributes));
-    byId("kept").replaceChildren(...makeHypotheses(inspection, end));
+    showNextWords();
+    askForWords(inspection, view.step);
+    askForWords(inspection, view.step + 1); // so that they are there in time
+    byId("kept").replaceChildren(...makeHypotheses(inspection, spanOfStep()[1]));
     byId("kept").style.minHeight = `${(page.models[inspection.model].beam + STAGE.numDropped) * STAGE.line}px`; // in each step
+  }
+}
+
+function showNextWords() {
+  const words = view.byWords ? page.inspection.choices[view.step - 1] : undefined;
+  replaceChildren(byId("next"), makeNextWords(findNextWords(page.inspection, spanOfStep(), words), choiceAttributes));
+}
+
+// Ask for the likeliest words of a step; the end of the translation is no word.
+async function askForWords(inspection, step) {
+  const asked = askedSteps.get(inspection) ?? new Set();
+  askedSteps.set(inspection, asked);
+  if (!view.byWords || step >= lastStep() || asked.has(step)) {
+    return;
+  }
+  asked.add(step);
+  try {
+    inspection.choices[step - 1] ??= await page.source.listWords(inspection, step - 1);
+  } catch {
+    return; // the pieces stay
+  }
+  if (page.inspection === inspection && view.step === step && view.byWords) {
+    showNextWords();
   }
 }
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from transformer.serving.jobs import Jobs
+from transformer.viewer.test_sentences import TestSentences
 
 service = pytest.importorskip(
     "transformer.serving.service", reason="the service needs the extra [serve]"
@@ -23,6 +24,7 @@ class Echo:
     languages = ("de", "en")
     n_best = 2
     max_pieces = 256
+    test_sentences = TestSentences(None, None)
 
     def __init__(self):
         self.gate, self.batches = threading.Event(), []
@@ -80,11 +82,21 @@ class Echo:
     def ablate_each(self, requests):
         return [{"encoder": [[-1.0]], "decoder": [[-0.5]], "cross": [[0.0]]}]
 
+    def explain(self, requests):
+        return [
+            {"text": request.text, "target": request.target} for request in requests
+        ]
+
+    def find_training_pairs(self, requests):
+        return [None for _ in requests]
+
     def has_chosen_head(self):
         return True
 
     def count_pieces(self, line):
         return len(line.split())
+
+    count_target_pieces = count_pieces
 
 
 @contextlib.contextmanager

@@ -280,7 +280,7 @@ def test_errors_are_in_the_words_of_json(kind):
         assert re.match(r"Expected \w+(\[0\])? to be .*\.", sentence)
         assert not re.search(r"[`$]|\b(str|int|float|bool|array|None)\b", sentence)
     if kind is requests.Texts:
-        expected = "Expected text to be a string or a list of strings, got null."
+        expected = "Expected text to be a string or a list, got null."
         assert expected in sentences
 
 

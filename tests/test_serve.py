@@ -61,10 +61,15 @@ def test_a_sentence_is_translated(server):
     fields = {"text": " ein\nHund \t", "split": False}
     status, answer, _ = ask(server, "/translate", fields)
     assert (status, answer) == (200, {"translations": [{"text": "EIN HUND"}]})
-    assert ask(server, "/see", {"text": "x", "target": [5]})[1]["result"] == {
-        "text": "x",
-        "target": [5],
-    }
+    for path in ("/see", "/why_not"):  # a target is ids or text
+        for target in ([5], "ein Hund"):
+            request = {"text": "x", "target": target}
+            assert ask(server, path, request)[1]["result"] == request
+        long = {"text": "x", "target": "a " * 600}
+        assert check_error(ask(server, path, long))[0] == 413
+        sentence = check_error(ask(server, path, {"text": "x", "target": 5}))[1]
+        assert sentence.startswith("Expected target to be a string")
+    assert ask(server, "/training_pairs", {"text": "x"})[1]["result"] is None
 
 
 def translate_together(server, model, texts):
@@ -548,6 +553,9 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
         (requests.Ablate, schema_of("/ablate")),
         (requests.Alone, schema_of("/ablate_each")),
         (requests.Alone, schema_of("/leave_out")),
+        (requests.WhyNot, schema_of("/why_not")),
+        (requests.TestSentences, schema_of("/test_sentences")),
+        (requests.TrainingPairs, schema_of("/training_pairs")),
     ):
         assert set(kind.__struct_fields__) == set(schema["properties"])
         required = {
@@ -555,7 +563,7 @@ def test_the_openapi_document_has_every_field_and_every_path(server):
             for field in requests.msgspec.structs.fields(kind)
             if field.required
         }
-        assert required == set(schema["required"])
+        assert required == set(schema.get("required", []))
     for name in (*expected, "other"):
         answer = ask(server, "/translate", {"text": "x", name: None})[1]
         assert ("unknown" in json.dumps(answer)) == (name == "other"), name

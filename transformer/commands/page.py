@@ -16,7 +16,7 @@ from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.exports.weights import INT8, TYPES
 from transformer.runtime import files
-from transformer.text.data_folder import choose_dev_lines
+from transformer.text.data_folder import choose_dev_lines, find_references
 
 NUM_EXAMPLES = 6  # of the dev split
 
@@ -71,8 +71,12 @@ def run(args: argparse.Namespace) -> None:
     if args.split:
         files.refuse_used(args.out, "--out", PART.format(1))
 
+    references = find_references(hp.data, examples)
+
     def make(checkpoint):
-        return make_model_page(hp, checkpoint, examples, args.weights, split=args.split)
+        return make_model_page(
+            hp, checkpoint, examples, args.weights, None, args.split, references
+        )
 
     page = checkpoints.find_and_load(logdir, make, args.checkpoint, args.warn)
     if args.split:

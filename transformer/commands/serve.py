@@ -77,6 +77,14 @@ def parser() -> cli.Parser:
         help="source and target, of each log directory if there are several; what "
         "/languages returns [the languages of the data folders]",
     )
+    parser.add_argument(
+        "--references",
+        nargs=2,
+        type=cli.path,
+        metavar=("SOURCE", "REFERENCE"),
+        help="text files: the page lists their sentences, the worst translations first "
+        "[the test or dev split of the data folders]",
+    )
     add_engine(parser)
     cli.add_settings(parser, hparams.DECODING)
     return parser
@@ -172,6 +180,7 @@ def run(args: argparse.Namespace) -> None:
             pair,
             engine=args.engine,
             quantization=args.quantization,
+            references=args.references,
         )
         for (hp, logdir), pair in zip(logdirs, languages)
         for which in args.checkpoint

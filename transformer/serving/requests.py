@@ -53,7 +53,8 @@ TYPES = {  # of msgspec's errors
     "null": "null",
     "object": "an object",
     "str": "a string",
-    "str | array": "a string or a list of strings",
+    "str | array": "a string or a list",
+    "str | array | null": "a string, a list or null",
 }
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
@@ -75,8 +76,8 @@ class See(msgspec.Struct, forbid_unknown_fields=True):
 
     text: str
     model: Index = 0
-    prefix: Ids = []
-    target: Optional[Ids] = None
+    prefix: Union[Ids, str] = []
+    target: Union[Ids, str, None] = None
     padding: Padding = 0
     leave_out: bool = True
 
@@ -118,6 +119,28 @@ class Words(msgspec.Struct, forbid_unknown_fields=True):
     text: str
     target: Ids
     word: Index
+    model: Index = 0
+
+
+class WhyNot(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request to explain what became of an expected translation."""
+
+    text: str
+    target: Union[Ids, str]
+    model: Index = 0
+
+
+class TestSentences(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request for sentences with references."""
+
+    model: Index = 0
+    start: Index = 0
+
+
+class TrainingPairs(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of a request for training pairs that are like a sentence."""
+
+    text: str
     model: Index = 0
 
 
@@ -261,9 +284,13 @@ def parse_see(fields: Dict[str, Any], models: Sequence) -> Tuple[int, SentenceRe
       RequestError: the request is invalid or too long.
     """
     see = _convert(fields, See)
-    text = _check_sentence(see.text, _choose_model(see.model, models))
+    model = _choose_model(see.model, models)
     return see.model, SentenceRequest(
-        text, see.prefix, see.target, see.padding, leave_out=see.leave_out
+        _check_sentence(see.text, model),
+        _check_target(see.prefix, model),
+        _check_target(see.target, model),
+        see.padding,
+        leave_out=see.leave_out,
     )
 
 
@@ -306,11 +333,65 @@ def parse_words(
     return words.model, SentenceRequest(text, target=words.target, word=words.word)
 
 
+def parse_why_not(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, SentenceRequest]:
+    """Parse a request to explain an expected translation, as `parse_see` does."""
+    why_not = _convert(fields, WhyNot)
+    model = _choose_model(why_not.model, models)
+    text = _check_sentence(why_not.text, model)
+    return why_not.model, SentenceRequest(
+        text, target=_check_target(why_not.target, model)
+    )
+
+
+def parse_training_pairs(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, SentenceRequest]:
+    """Parse a request for training pairs that are like a sentence, as `parse_see`."""
+    pairs = _convert(fields, TrainingPairs)
+    text = _check_sentence(pairs.text, _choose_model(pairs.model, models))
+    return pairs.model, SentenceRequest(text)
+
+
+def parse_test_sentences(
+    fields: Dict[str, Any], models: Sequence
+) -> Tuple[int, int, int]:
+    """Parse a request for sentences with references.
+
+    Returns:
+      (index of the model, index of the first sentence, number of all sentences).
+
+    Raises:
+      RequestError: the request is invalid.
+    """
+    tests = _convert(fields, TestSentences)
+    total = _choose_model(tests.model, models).test_sentences.total
+    return tests.model, min(tests.start, total), total
+
+
 def _check_sentence(text, model):
     """Return a text as one line, if it is not too long."""
     line = _join_lines(text)
     _check_pieces(line, model)
     return line
+
+
+def _check_target(target, model):
+    """Return a text in the target language as one line, if it is not too long.
+
+    Lists of ids, whose length has been checked, stay as they are.
+    """
+    if isinstance(target, str):
+        target = _join_lines(target)
+        pieces = model.count_target_pieces(target)
+        if pieces > 2 * MAX_PIECES:
+            raise RequestError(
+                413,
+                f"The translation has {pieces:,} pieces; at most {2 * MAX_PIECES} are "
+                "read.",
+            )
+    return target
 
 
 def parse_translate(

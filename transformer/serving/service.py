@@ -38,6 +38,7 @@ from transformer.serving.requests import RequestError, TranslateRequest
 from transformer.text import sentences
 from transformer.viewer.page_files import make_page, read_file
 from transformer.viewer.sentence_request import SentenceRequest
+from transformer.viewer.test_sentences import BATCH_SIZE
 
 MAX_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
 SECONDS_TO_SEND = 20  # within which a client must send its request
@@ -60,6 +61,7 @@ CLIENT_DISCONNECTED = 499  # the status in the log
 UNCHOSEN_HEAD = (
     "The alignments are often wrong: no attention head was chosen to align words."
 )
+TEST_COST = 200  # of a test sentence, in sentences: others go before it
 LEAVE_OUT_COST = 5  # of leaving out each word or head, in units of the other numbers
 JSON_POLICY = "default-src 'none'"
 MIN_BYTES_TO_COMPRESS = 1024
@@ -132,7 +134,10 @@ class Service:
             Route("/openapi.json", self._get_openapi),
             Route("/see", self._see, methods=["POST"]),
             Route("/spec", self._get_openapi),
+            Route("/test_sentences", self._test_sentences, methods=["POST"]),
+            Route("/training_pairs", self._training_pairs, methods=["POST"]),
             Route("/translate", self._translate, methods=["POST"]),
+            Route("/why_not", self._why_not, methods=["POST"]),
             Route("/words", self._list_words, methods=["POST"]),
         ]
         self._paths = {route.path for route in routes}
@@ -311,6 +316,25 @@ class Service:
         index, sentence = await self._parse(requests.parse_alone, request)
         ablate_each = self.models[index].ablate_each
         return await self._inspect(request, ablate_each, sentence, LEAVE_OUT_COST)
+
+    async def _why_not(self, request: Request) -> Response:
+        index, sentence = await self._parse(requests.parse_why_not, request)
+        return await self._inspect(request, self.models[index].explain, sentence)
+
+    async def _training_pairs(self, request: Request) -> Response:
+        index, sentence = await self._parse(requests.parse_training_pairs, request)
+        find = self.models[index].find_training_pairs
+        return await self._inspect(request, find, sentence)
+
+    async def _test_sentences(self, request: Request) -> Response:
+        """Translate a few test sentences; the page asks again for the next ones."""
+        index, start, total = await self._parse(requests.parse_test_sentences, request)
+        work = self.models[index].test_sentences.translate
+        jobs = [
+            Job(work, i, batched=True, cost=TEST_COST)
+            for i in range(start, min(start + BATCH_SIZE, total))
+        ]
+        return Json({"total": total, "sentences": await self._run_jobs(request, jobs)})
 
     async def _parse(self, parse: Callable, request: Request) -> Any:
         fields = await _read_fields(request, [requests.JSON])

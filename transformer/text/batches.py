@@ -14,7 +14,17 @@ length, T target length.
 import hashlib
 import os
 import weakref
-from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -283,6 +293,17 @@ class Split:
     def target(self, index: int) -> np.ndarray:
         """Return the target pieces [T - 1] of a pair, without BOS and EOS."""
         return self._target_ids.read(*self._target_offsets[index : index + 2].tolist())
+
+    def source_chunks(self) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+        """Yield (the index of the pair of each piece, the pieces) of all sources."""
+        offsets = self._source_offsets
+        start = 0
+        while start < len(self):
+            fitting = int(np.searchsorted(offsets, offsets[start] + READ_IDS, "right"))
+            end = max(start + 1, fitting - 1)
+            ids = self._source_ids.read(int(offsets[start]), int(offsets[end]))
+            yield np.repeat(range(start, end), np.diff(offsets[start : end + 1])), ids
+            start = end
 
     def batch(self, indices: Iterable[int], number: int) -> Batch:
         """Make a Batch of arrays from the pairs `indices`."""

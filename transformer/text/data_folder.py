@@ -352,6 +352,19 @@ def choose_dev_lines(data: str, count: int) -> List[str]:
     return lines[step // 2 :: step][:count]
 
 
+def find_references(data: str, lines: Sequence[str]) -> List[Tuple[str, str]]:
+    """Return (line, reference) for each of the lines that the dev split has.
+
+    Args:
+      data: the data folder, which may be missing.
+      lines: sentences.
+    """
+    references: Dict[str, str] = {}
+    with contextlib.suppress(ValueError, OSError):
+        references = dict(zip(*load_text(data, "dev")))
+    return [(line, references[line]) for line in lines if line in references]
+
+
 def read_parallel(
     data: str, split: str, paths: Optional[Sequence[str]] = None
 ) -> ParallelText:

@@ -59,7 +59,7 @@ def inspect_line(
     translator,
     line: str,
     prefix: Union[str, Sequence[int]] = "",
-    target: Optional[Sequence[int]] = None,
+    target: Union[None, str, Sequence[int]] = None,
     padding: int = 0,
     leave_out: bool = True,
 ) -> LineInspection:
@@ -69,8 +69,8 @@ def inspect_line(
       translator: a Translator, with `keep_history` for the tree of the search.
       line: the source.
       prefix: the beginning of the translation, as text or as ids.
-      target: the ids of the translation to inspect, without the end; None: the best
-        one.
+      target: the translation to inspect, as text or as ids without the end; None: the
+        best one.
       padding: the number of padding pieces after the source, as in a batch with longer
         lines.
       leave_out: whether to compute `without`, which may take longer than the rest.
@@ -79,18 +79,11 @@ def inspect_line(
       ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
     """
     vocabularies = translator.vocabularies
-    source = encode_line(translator, line)
-    [prefix_ids] = translator.encode_prefixes([prefix], [line])
-    hypotheses = translator.search_line(source, prefix_ids)
-    n_best = [
-        (ids, score)
-        for ids, score in zip(hypotheses.ids[0], hypotheses.scores[0])
-        if score > NEVER
-    ]
-    best_ids = [vocabularies.target.strip_special(ids) for ids, _ in n_best]
+    source, hypotheses, n_best = find_n_best(translator, line, prefix)
+    best_ids = [ids for ids, _ in n_best]
     if target is None:
         target = best_ids[0]
-    [target] = translator.encode_prefixes([list(target)], [line], "target")
+    target = encode_target(translator, line, target, n_best)
     attention, log_probs, target_log_probs = _run_model(
         translator, source, target, padding
     )
@@ -112,7 +105,7 @@ def inspect_line(
             vocabularies.target, [vocabularies.target.bos, *target]
         ),
         target=target_tokens,
-        n_best=[translator.translation(ids, score) for ids, score in n_best],
+        n_best=[translation for _, translation in n_best],
         best_ids=best_ids,
         attention=attention,
         allowed=allowed,
@@ -131,6 +124,58 @@ def inspect_line(
         if leave_out
         else None,
     )
+
+
+def find_n_best(translator, line: str, prefix: Union[str, Sequence[int]] = ""):
+    """Search for the translations of a line.
+
+    Args: as in `inspect_line`.
+
+    Returns:
+      The ids of the source, the Hypotheses, and the (ids without the end, Translation)
+      of each of the n best.
+
+    Raises:
+      ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
+    """
+    source = encode_line(translator, line)
+    [prefix_ids] = translator.encode_prefixes([prefix], [line])
+    hypotheses = translator.search_line(source, prefix_ids)
+    strip_special = translator.vocabularies.target.strip_special
+    n_best = [
+        (strip_special(ids), translator.translation(ids, score))
+        for ids, score in zip(hypotheses.ids[0], hypotheses.scores[0])
+        if score > NEVER
+    ]
+    return source, hypotheses, n_best
+
+
+def encode_target(
+    translator, line: str, target: Union[str, Sequence[int]], n_best: Sequence
+) -> List[int]:
+    """Return the ids of a given translation, without the end.
+
+    The search may have found a text in other pieces than the vocabulary cuts it into.
+    Those of the search count.
+
+    Args:
+      translator: a Translator.
+      line: the source.
+      target: the translation, as text or as ids.
+      n_best: as `find_n_best` returns it.
+
+    Raises:
+      ValueError: ids are not pieces of the vocabulary.
+    """
+    if isinstance(target, str):
+        target = " ".join(target.split())
+        for ids, translation in n_best:
+            if translation.text == target:
+                return ids
+    [ids] = translator.encode_prefixes(
+        [target if isinstance(target, str) else list(target)], [line], "target"
+    )
+    return ids
 
 
 def leave_out_each(translator, line: str, target: Sequence[int]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from typing import Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 from transformer.exports.weights import INT8, export_weights
 from transformer.hparams import HParams
@@ -27,6 +27,7 @@ def make_model_page(
     weights: str = INT8,
     languages: Optional[Sequence[str]] = None,
     split: bool = False,
+    references: Sequence[Tuple[str, str]] = (),
 ) -> Dict[str, str]:
     """Return the files of the page: name → content. PAGE is the page.
 
@@ -39,6 +40,8 @@ def make_model_page(
         NEUTRAL_LANGUAGES if it is missing.
       split: whether the weights are in scripts of their own, PART, beside the page.
         (From a folder, a page can load scripts, but no other files.)
+      references: sentences with their references, which the page lists, the worst
+        translations first.
 
     Raises:
       EngineError: JavaScript cannot compute the model.
@@ -59,6 +62,7 @@ def make_model_page(
         {
             "models": [{**describe_model(hp, logdir, name, languages), "about": about}],
             "examples": list(examples),
+            "references": list(references),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
             "weights": "" if split else text,

@@ -1,6 +1,7 @@
 """Open log directories for the service and its page, and answer their requests."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import warnings
@@ -31,6 +32,9 @@ from transformer.viewer.inspection import (
 )
 from transformer.viewer.searches import RecentTranslator
 from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
+from transformer.viewer.test_sentences import TestSentences, read_references
+from transformer.viewer.training_pairs import TrainingPairs, open_training_pairs
+from transformer.viewer.why_not import explain_line, explanation_to_json
 
 NUM_EXAMPLES = 6  # of the dev split, which the page offers
 
@@ -48,6 +52,8 @@ class Model:
       languages: the source and target languages; None: those of the data folder, or
         NEUTRAL_LANGUAGES if it is missing.
       engine, quantization: as in Translator.
+      references: a source file and a reference file, for the test sentences; None: the
+        test or dev split of the data folder.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Model:
         languages: Optional[Sequence[str]] = None,
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
+        references: Optional[Sequence[str]] = None,
     ):
         self.n_best = hp.num_hypotheses  # at most
         self.max_pieces = min(MAX_PIECES, hp.max_source_length)
@@ -82,6 +89,8 @@ class Model:
         self.name = " + ".join(map(checkpoint_name, self.translator.checkpoints))
         self._about = describe_checkpoint(hp, self.translator.checkpoints[0])
         self._examples = choose_dev_lines(hp.data, NUM_EXAMPLES)
+        text = read_references(hp.data, references)
+        self.test_sentences = TestSentences(text, self.translator)
 
     def close(self) -> None:
         """Close the session."""
@@ -95,6 +104,10 @@ class Model:
             ),
             "about": self._about,
             "examples": self._examples,
+            "testSentences": {
+                "name": self.test_sentences.name,
+                "total": self.test_sentences.total,
+            },
         }
 
     def translate(
@@ -216,6 +229,34 @@ class Model:
             for request in requests
         ]
 
+    def explain(self, requests: Sequence[SentenceRequest]) -> List[Dict[str, Any]]:
+        """Explain what became of the `target` of each request, as JSON."""
+        return [
+            explanation_to_json(
+                explain_line(self.translator, request.text, request.target or "")
+            )
+            for request in requests
+        ]
+
+    def find_training_pairs(
+        self, requests: Sequence[SentenceRequest]
+    ) -> List[Optional[Dict[str, Any]]]:
+        """Find the training pairs that share the rarest words with each sentence.
+
+        Returns:
+          What `TrainingPairs.find` returns; None: the data folder is not there.
+        """
+        pairs = self._training_pairs
+        return [pairs and pairs.find(request.text) for request in requests]
+
+    @functools.cached_property
+    def _training_pairs(self) -> Optional[TrainingPairs]:
+        """The train split of the data folder, opened when it is first searched."""
+        translator = self.translator
+        return open_training_pairs(
+            translator.hp.data, self.logdir, translator.vocabularies
+        )
+
     def has_chosen_head(self) -> bool:
         """Tell whether an attention head was chosen to align words."""
         return self.translator.read_chosen_head() is not None
@@ -223,6 +264,10 @@ class Model:
     def count_pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))
+
+    def count_target_pieces(self, line: str) -> int:
+        """Return the number of pieces in a line of the target language."""
+        return len(self.translator.vocabularies.target.encode(line))
 
 
 def checkpoint_name(checkpoint):

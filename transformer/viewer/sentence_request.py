@@ -1,6 +1,6 @@
 """What a client asks about one sentence."""
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Sequence, Tuple, Union
 
 MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 
@@ -9,11 +9,13 @@ class SentenceRequest(NamedTuple):
     """A request to translate one sentence, or to inspect its translation.
 
     Only the page uses `prefix`, `target`, `padding`, `leave_out`, `word` and `heads`.
+    A prefix or a target is text, or ids without the end.
     """
 
     text: str
-    prefix: Sequence[int] = ()  # the ids that the translation begins with
-    target: Optional[List[int]] = None  # the ids to inspect; None: the best translation
+    prefix: Union[str, Sequence[int]] = ()  # what the translation begins with
+    # The translation to inspect, or to explain; None: the best one.
+    target: Union[None, str, Sequence[int]] = None
     padding: int = 0  # pieces of padding after the sentence
     alignments: bool = False
     leave_out: bool = True  # whether an inspection leaves out each word

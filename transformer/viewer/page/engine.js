@@ -137,6 +137,51 @@ class Engine {
     };
   }
 
+  // Explain what became of an expected translation, which is text or ids without the end:
+  // what `explanation_to_json` of why_not.py returns.
+  explain({ text, target }) {
+    const source = this.encode(text);
+    if (source.length === 0) {
+      throw new Error("Refused: expected a sentence, got a line without pieces.");
+    }
+    const { nBest, nodes } = this.search(source, []);
+    const expected = this.encodeTarget(target, nBest);
+    this.checkIds(expected);
+    const [ids, best] = [[...expected, EOS], [...nBest[0].ids, EOS]];
+    const { logits, logProbs } = this.force(source, expected);
+    const row = (i) => logits.subarray(i * this.target.size, (i + 1) * this.target.size);
+    const ranks = ids.map((id, i) => rankOf(row(i), id));
+    const turn = ranks.findIndex((rank) => rank > 1);
+    const options = { size: this.settings.num_hypotheses, limit: source.length + this.settings.max_extra_length };
+    const tokens = splitIntoWords(this.target, ids);
+    return {
+      target: typeof target === "string" ? restoreUnknownWords(tokens, this.target, cleanText(target)) : tokens,
+      logProbs,
+      ranks,
+      score: logProbs.reduce((a, b) => a + b, 0) / this.penalty(ids.length),
+      bestScore: nBest[0].score,
+      turn: turn < 0 ? null : turn,
+      instead: turn < 0 ? null : this.likeliestWord(row(turn)),
+      verdict: nodes.length ? followTarget(nodes, ids, logProbs, ranks, options) : judgePath(row, ids, best, ranks),
+    };
+  }
+
+  // The ids of a translation. The search may have found a text in other pieces than the
+  // vocabulary cuts it into.
+  encodeTarget(target, nBest) {
+    if (typeof target !== "string") {
+      return target;
+    }
+    const text = cleanText(target);
+    return nBest.find((best) => best.text === text)?.ids ?? this.target.encode(text);
+  }
+
+  // The likeliest piece as a word: { word, logProb }.
+  likeliestWord(logits) {
+    const [piece] = likeliestPieces(logits, 1);
+    return { word: splitIntoWords(this.target, [piece]).words[0], logProb: logits[piece] - logSumExp(logits) };
+  }
+
   // The path of a target, for a search without a tree.
   makePath(ids, logProbs, isBest) {
     let sum = 0;

@@ -25,7 +25,9 @@ class ModelSource {
   constructor(data) {
     this.isFrozen = false;
     this.hasPadding = false;
-    this.descriptions = data.models.map((model) => ({ ...model, split: true, examples: data.examples }));
+    this.references = data.references; // [sentence, reference]
+    const testSentences = { name: "the examples", total: data.references.length };
+    this.descriptions = data.models.map((model) => ({ ...model, split: true, examples: data.examples, testSentences }));
     [this.example] = data.examples; // the page begins with it
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
@@ -101,6 +103,23 @@ class ModelSource {
   // The likeliest words for the place of a word: [{ word, probability, ids, isEnd }].
   async listWords({ text, data }, word) {
     return this.ask("listWords", { text, target: data.target.ids.slice(0, -1), word });
+  }
+
+  // What became of an expected translation, which is text or ids.
+  async explain({ text, target }, signal) {
+    return this.ask("explain", { text, target }, signal);
+  }
+
+  // One of the examples with references: { total, sentences }.
+  async testSentences({ start }, signal) {
+    const [source, reference] = this.references[start];
+    const [{ text: translation }] = await this.ask("translate", { text: source }, signal);
+    return { total: this.references.length, sentences: [{ source, reference, translation, chrf: chrf(translation, reference) }] };
+  }
+
+  // The page has no training pairs.
+  async trainingPairs() {
+    return null;
   }
 
   // What each source word contributes: it takes longer than the rest of an inspection.

@@ -42,7 +42,8 @@ function makeNBest(inspection, choiceAttributes) {
   return inspection.data.nBest.map((best, rank) => makeElement("li", {},
     makeElement("button", { type: "button", "aria-pressed": String(best.ids.join() === displayed), "data-rank": rank, dir: "auto", lang: languageOf("target"), ...choiceAttributes({ prefix: inspection.prefix, target: best.ids }) },
       best.text || "(empty)"),
-    makeElement("span", { class: "number" }, ` ${formatNumber(best.score, 3)}`)));
+    makeElement("span", { class: "number" }, ` ${formatNumber(best.score, 3)} `),
+    page.source.isFrozen || rank === 0 ? "" : makeWhyNotButton(best)));
 }
 
 // The effect of leaving out each source word, as bars to the left and right of zero.

@@ -195,10 +195,10 @@ function showRemark() {
 
 function handleInput() {
   view.text = byId("text").value;
-  view.sentence = 0;
+  Object.assign(view, { sentence: 0, expected: "", step: null });
+  whyNot.ids = null;
   showCounter();
   showExamples();
-  view.step = null;
   showRemark();
   showMisfit("");
   Object.assign(view, NO_CHOICE);

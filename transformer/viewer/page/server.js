@@ -69,6 +69,21 @@ class ServerSource {
     return (await this.fetchJson("words", { text, model, target, word })).result;
   }
 
+  // What became of an expected translation, which is text or ids.
+  async explain(request, signal) {
+    return (await this.fetchJson("why_not", request, signal)).result;
+  }
+
+  // A few test sentences, from the index `start`: { total, sentences }.
+  async testSentences(request, signal) {
+    return this.fetchJson("test_sentences", request, signal);
+  }
+
+  // The training pairs that are like a sentence; null: there is no data folder.
+  async trainingPairs(request, signal) {
+    return (await this.fetchJson("training_pairs", request, signal)).result;
+  }
+
   // What each source word contributes: it takes longer than the rest of an inspection.
   async leaveOutWords({ text, model, data }, signal) {
     const target = data.target.ids.slice(0, -1);

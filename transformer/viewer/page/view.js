@@ -1,7 +1,7 @@
 // The current view, and the link that encodes it.
 
 const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, isPrinted: false, isSettled: false };
-const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", step: null, off: [] };
+const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", expected: "", step: null, off: [] };
 // The best translation. `pieces` are those that a choice keeps: a link can then be checked.
 const NO_CHOICE = { prefix: [], target: null, pieces: "" };
 
@@ -14,11 +14,11 @@ function languageOf(side, model = page.inspection.model) {
 
 // The view as a link, and back. The fields of a link are validated: anyone may write one.
 function viewToHash() {
-  const { text, sentence, model, other, byWords, kind, layer, head, prefix, target, pieces, padding, showCut, theme, tab, step, off } = view;
+  const { text, sentence, model, other, byWords, kind, layer, head, prefix, target, pieces, padding, showCut, theme, tab, expected, step, off } = view;
   const { row, column } = page.highlight ?? {};
   const fields = {
     t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
-    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, s: step ?? "", f: off.join("_"),
+    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"),
   };
   return `#${new URLSearchParams(fields)}`;
 }
@@ -70,6 +70,7 @@ function hashToView(hash) {
   view.theme = ["light", "dark", "auto"].includes(fields.get("y")) ? fields.get("y") : view.theme;
   view.tab = Object.hasOwn(WHY_TABS, fields.get("b")) ? fields.get("b") : "why-not";
   view.off = (fields.get("f") || "").split("_").filter((name) => /^(encoder|decoder|cross)(\.\d{1,3}){2}$/.test(name));
+  view.expected = (fields.get("e") || "").slice(0, MAX_CHARACTERS);
   page.lit = { row: integer("r", 0, MAX_CHARACTERS, undefined), column: integer("q", 0, MAX_CHARACTERS, undefined) };
   const missing = ["m", "o"].map((name) => fields.get(name)).find((name) => name && !/^-?\d+$/.test(name) && page.models.every((candidate) => candidate.name !== name));
   showMisfit(missing ? `The link is for the model “${missing}”, which is not here.` : "");

@@ -74,9 +74,5 @@ function addWhyListeners() {
   for (const name of Object.keys(WHY_TABS)) {
     byId(name).addEventListener("click", () => chooseTab(name));
   }
-}
-
-// "Why not …?": a translation that was expected, and why the search did not find it.
-
-function showWhyNot() {
+  addWhyNotListeners();
 }

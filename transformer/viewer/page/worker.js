@@ -14,6 +14,7 @@ const METHODS = {
   inspectHead: (request) => inspectHead(engine, request),
   ablate: (request) => ablate(engine, request),
   ablateEach: (request, pause) => ablateEach(engine, request, pause),
+  explain: (request) => engine.explain(request),
   leaveOutWords: (request, pause) => engine.leaveOutWords(request, pause),
 };
 

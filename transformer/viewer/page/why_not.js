@@ -1,0 +1,267 @@
+// "Why not …?": a translation that was expected, and what became of it in the search.
+
+const EXPLAIN_PAUSE = 400; // milliseconds after the last key
+const ORDINALS = { one: "st", two: "nd", few: "rd", other: "th" };
+const ordinalRules = new Intl.PluralRules("en", { type: "ordinal" });
+
+// What the tab shows: `key` tells for which sentence, model and expected translation.
+// `ids` are those of `view.expected`, if it is one of the n best.
+const whyNot = { key: "", ids: null, explanation: null, request: null, timer: 0 };
+
+function formatOrdinal(number) {
+  return `${number.toLocaleString("en")}${ORDINALS[ordinalRules.select(number)]}`;
+}
+
+function showWhyNot() {
+  byId("expected").lang = languageOf("target") ?? "";
+  if (document.activeElement !== byId("expected")) {
+    byId("expected").value = view.expected;
+  }
+  explainExpected();
+  showTests();
+  showLearned();
+}
+
+// Expect a translation, given as text, and as ids if it is one of the n best.
+function expect(text, ids = null) {
+  Object.assign(view, { expected: text, tab: "why-not" });
+  Object.assign(whyNot, { ids, key: "" });
+  byId("expected").value = text;
+  writeLink();
+  showWhy();
+}
+
+// The button beside one of the n best.
+function makeWhyNotButton({ text, ids }) {
+  const explain = () => {
+    expect(text, ids);
+    byId("why").scrollIntoView({ block: "start" });
+    byId("expected").focus({ preventScroll: true });
+  };
+  return makeElement("button", { type: "button", class: "small", "aria-label": `Why not “${text}”?`, onclick: explain }, "Why not?");
+}
+
+// Ask what became of the expected translation, unless that is shown.
+async function explainExpected() {
+  const { text, model } = page.inspection;
+  const key = JSON.stringify([text, page.models[model].name, view.expected.trim()]);
+  if (key === whyNot.key) {
+    showExplanation();
+    return;
+  }
+  whyNot.request?.abort();
+  whyNot.request = new AbortController();
+  Object.assign(whyNot, { key, explanation: null });
+  showExplanation();
+  if (view.expected.trim()) {
+    byId("verdict").textContent = "Reading the search …";
+    try {
+      const target = whyNot.ids ?? view.expected;
+      const explanation = await page.source.explain({ text, model, target }, whyNot.request.signal);
+      if (key === whyNot.key) {
+        whyNot.explanation = explanation;
+        showExplanation();
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        whyNot.key = ""; // the next drawing asks again
+        byId("verdict").textContent = error.message;
+      }
+    }
+  }
+}
+
+function showExplanation() {
+  const { explanation } = whyNot;
+  byId("verdict").textContent = explanation ? describeVerdict(explanation) : "";
+  byId("expected-score").textContent = explanation ? describeScores(explanation) : "";
+  replaceChildren(byId("expected-words"), explanation ? makeExpectedWords(explanation, view.byWords) : []);
+  byId("expected-note").hidden = !explanation;
+}
+
+// One sentence that says why the translation is not the best one.
+function describeVerdict({ target, score, bestScore, verdict }) {
+  const { kind, step, rank, kept, behind } = verdict;
+  const at = target.spans.findIndex(([start, end]) => start < step && step <= end);
+  const word = `“${target.words[at]}”`;
+  const scores = `its score ${formatNumber(score, 3)} lost to ${formatNumber(bestScore, 3)}`;
+  return {
+    best: () => "This is the best translation.",
+    n_best: () => `It is the ${formatOrdinal(rank)} of the n best: ${scores}.`,
+    beaten: () => `Never dropped, but ${scores}.`,
+    dropped: () => `Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${kept === 1 ? "only the first is" : `${kept} hypotheses are`} kept; ${formatNumber(behind)} behind${kept === 1 ? "" : " the last of them"}.`,
+    unconsidered: () => `Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${kept} candidates.`,
+    too_long: () => `Too long: a translation of this sentence may have ${kept} pieces; at step ${step}, it must end.`,
+    forbidden: () => `The settings of the search exclude ${word} at step ${step}: a minimum length, or no repeated n-grams.`,
+    drawn: () => `The search draws pieces at random; at step ${step}, it drew another than ${word}.`,
+  }[kind]();
+}
+
+// A translation that the search missed although it scores better is the fault of the search.
+function describeScores({ score, bestScore, verdict: { kind } }) {
+  if (["best", "n_best", "beaten"].includes(kind)) {
+    return "";
+  }
+  const verdict = score > bestScore ? "the search missed a better translation" : "the model prefers its own translation";
+  return `As a whole it scores ${formatNumber(score, 3)}, the best translation ${formatNumber(bestScore, 3)}: ${verdict}.`;
+}
+
+// The words of the expected translation: probability and rank of each, a frame around the
+// first that is not the model's choice, ✂ where the hypothesis was dropped.
+function makeExpectedWords({ target, logProbs, ranks, turn, instead, verdict }, byWords) {
+  const spans = byWords ? target.spans : target.pieces.map((_, i) => [i, i + 1]);
+  const isLost = ["dropped", "unconsidered"].includes(verdict.kind);
+  return spans.map(([start, end], i) => {
+    const probability = Math.exp(logProbs.slice(start, end).reduce((a, b) => a + b, 0));
+    const isTurn = turn !== null && start <= turn && turn < end;
+    const isCut = isLost && start < verdict.step && verdict.step <= end;
+    return makeElement("li", { class: isTurn ? "turn" : null },
+      makeElement("span", { class: `text shade${shadeOf(probability)}`, lang: languageOf("target") }, (byWords ? target.words : target.pieces)[i]),
+      makeElement("span", { class: "number" }, ` ${formatProbability(probability)}, ${formatOrdinal(Math.max(...ranks.slice(start, end)))}${isCut ? " ✂" : ""}`),
+      isTurn ? makeElement("span", { class: "number" }, "likelier: ", makeElement("span", { lang: languageOf("target") }, instead.word), ` ${formatProbability(Math.exp(instead.logProb))}`) : "");
+  });
+}
+
+// Test sentences
+
+const TESTS_PER_PAGE = 50;
+// The rows of each model, by its name; `page` is the page of the list.
+const tests = { rows: new Map(), page: 0, request: null };
+
+function testRows(model) {
+  const { name } = page.models[model];
+  if (!tests.rows.has(name)) {
+    tests.rows.set(name, []);
+  }
+  return tests.rows.get(name);
+}
+
+// The list, the worst translations first; with two models, the largest differences.
+function sortTests(rows, otherRows) {
+  const compared = rows.map((row, i) => ({ ...row, other: otherRows?.[i] }));
+  const weight = otherRows ? ({ chrf, other }) => (other ? -Math.abs(chrf - other.chrf) : 0) : ({ chrf }) => chrf;
+  return compared.sort((a, b) => weight(a) - weight(b));
+}
+
+function showTests() {
+  const { total = 0, name } = page.models[view.model].testSentences ?? {};
+  const rows = testRows(view.model);
+  const otherRows = view.other < 0 ? null : testRows(view.other);
+  const done = Math.min(rows.length, otherRows ? otherRows.length : rows.length);
+  const isRunning = tests.request !== null;
+  const first = tests.page * TESTS_PER_PAGE;
+  byId("no-tests").hidden = total > 0;
+  byId("tests-tools").hidden = total === 0;
+  byId("translate-tests").hidden = done === total;
+  byId("translate-tests").textContent = isRunning ? "Stop" : `Translate the ${total.toLocaleString("en")} sentences of ${name}`;
+  byId("tests-progress").hidden = !isRunning;
+  byId("tests-progress").max = total;
+  byId("tests-progress").value = done;
+  byId("tests-count").textContent = done === 0 ? "" : `${done.toLocaleString("en")} of ${total.toLocaleString("en")} translated; ${otherRows ? "the largest differences of chrF" : "the lowest chrF"} first`;
+  byId("tests-pages").hidden = done <= TESTS_PER_PAGE;
+  byId("tests-page").textContent = `${first + 1} to ${Math.min(first + TESTS_PER_PAGE, done)}`;
+  byId("previous-tests").ariaDisabled = String(tests.page === 0);
+  byId("next-tests").ariaDisabled = String(first + TESTS_PER_PAGE >= done);
+  const sorted = byId("tests").open ? sortTests(rows.slice(0, done), otherRows) : [];
+  byId("test-rows").start = first + 1;
+  replaceChildren(byId("test-rows"), sorted.slice(first, first + TESTS_PER_PAGE).map(makeTestRow));
+}
+
+function makeTestRow({ source, reference, translation, chrf, other }) {
+  const open = () => {
+    byId("text").value = source;
+    handleInput();
+    expect(reference);
+    byId("text").scrollIntoView({ block: "center" });
+  };
+  return makeElement("li", {},
+    makeElement("button", { type: "button", lang: languageOf("source", view.model), dir: "auto", onclick: open }, source),
+    makeElement("span", { class: "number" }, ` chrF ${formatNumber(chrf, 1)}${other ? `, other model ${formatNumber(other.chrf, 1)}` : ""}`),
+    makeElement("div", { class: "note", lang: languageOf("target", view.model), dir: "auto" }, translation));
+}
+
+// Translate the test sentences that are missing, a few at a time, until it is stopped.
+async function translateTests() {
+  tests.request = new AbortController();
+  const { signal } = tests.request;
+  showTests();
+  try {
+    for (const model of [view.model, view.other].filter((index) => index >= 0)) {
+      const rows = testRows(model);
+      const { total } = page.models[model].testSentences;
+      while (rows.length < total && !signal.aborted) {
+        const answer = await page.source.testSentences({ model, start: rows.length }, signal);
+        rows.push(...answer.sentences);
+        showTests();
+      }
+    }
+  } catch (error) {
+    byId("tests-count").textContent = error.name === "AbortError" ? "" : error.message;
+  }
+  tests.request = null;
+  showTests();
+}
+
+function turnTestPage(by) {
+  tests.page = Math.max(tests.page + by, 0);
+  showTests();
+}
+
+// Where it learned this
+
+const learned = { key: "", pairs: null };
+
+async function showLearned() {
+  if (!byId("learned").open) {
+    return;
+  }
+  const { text, model } = page.inspection;
+  const key = JSON.stringify([text, page.models[model].name]);
+  if (key === learned.key) {
+    return;
+  }
+  learned.key = key;
+  replaceChildren(byId("learned-pairs"), "Searching …");
+  try {
+    const pairs = await page.source.trainingPairs({ text, model });
+    if (key === learned.key) {
+      replaceChildren(byId("learned-pairs"), pairs ? makeLearned(pairs) : "The data folder that the model learned from is not here.");
+    }
+  } catch (error) {
+    learned.key = "";
+    replaceChildren(byId("learned-pairs"), error.message);
+  }
+}
+
+const RARE_WORDS = 8; // whose counts are shown
+
+function makeLearned({ total, words, pairs }) {
+  const rare = new Set(words.slice(0, RARE_WORDS).map(({ word }) => word));
+  const counts = words.slice(0, RARE_WORDS).map(({ word, count }, i) => [
+    i ? ", " : "", makeElement("span", { lang: languageOf("source") }, word), ` ${count.toLocaleString("en")}×`]).flat();
+  return [
+    makeElement("p", {}, `Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in: `, counts, "."),
+    pairs.length ? makeElement("ol", {}, pairs.map(({ source, target, shared }) => makeElement("li", {},
+      makeElement("div", { lang: languageOf("source"), dir: "auto" }, markWords(source, shared.filter((word) => rare.has(word)))),
+      makeElement("div", { class: "note", lang: languageOf("target"), dir: "auto" }, target)))) : "",
+  ];
+}
+
+// A text with some of its words marked.
+function markWords(text, words) {
+  return text.split(/([\p{L}\p{M}\p{N}]+(?:[^\s\p{L}\p{N}][\p{L}\p{M}\p{N}]+)*)/u).map((part) => (words.includes(part) ? makeElement("mark", {}, part) : part));
+}
+
+function addWhyNotListeners() {
+  byId("expected").addEventListener("input", () => {
+    clearTimeout(whyNot.timer);
+    Object.assign(view, { expected: byId("expected").value });
+    whyNot.ids = null;
+    whyNot.timer = setTimeout(() => { writeLink(); if (page.inspection) { explainExpected(); } }, EXPLAIN_PAUSE);
+  });
+  byId("tests").addEventListener("toggle", showTests);
+  byId("translate-tests").addEventListener("click", () => (tests.request ? tests.request.abort() : translateTests()));
+  byId("previous-tests").addEventListener("click", () => tests.page > 0 && turnTestPage(-1));
+  byId("next-tests").addEventListener("click", () => byId("next-tests").ariaDisabled !== "true" && turnTestPage(1));
+  byId("learned").addEventListener("toggle", showLearned);
+}

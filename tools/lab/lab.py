@@ -24,7 +24,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import patches
 import table
-from rows import BASE, ROWS, Row
+from rows import BASE, PRESET, ROWS, Row
 
 sys.path.insert(0, patches.ROOT)
 
@@ -101,8 +101,12 @@ class Lab:
         name = short_hash(json.dumps(run.key, sort_keys=True))
         return os.path.join(self.out, "runs", name)
 
-    def data_folder(self, row: Row) -> str:
-        """Return the data folder of a row; prepare it if it is not there."""
+    def prepare(self, row: Row) -> str:
+        """Return the data folder of a row; prepare it if it is not there.
+
+        Raises:
+          SystemExit: the text cannot be used.
+        """
         flags = row.prepare
         if "--vocab_size" not in flags:
             flags = ("--vocab_size", str(self.vocab_size), *flags)
@@ -113,7 +117,9 @@ class Lab:
             for split in ("train", "dev"):
                 stem = os.path.join(self.text, split)
                 command += [f"--{split}", *(f"{stem}.{name}" for name in LANGUAGES)]
-            subprocess.run([sys.executable, *command], check=True, cwd=patches.ROOT)
+            status = subprocess.call([sys.executable, *command], cwd=patches.ROOT)
+            if status:
+                sys.exit(status)
         return folder
 
     def start(self, run: Run, worker: int, workers: int) -> subprocess.Popen:
@@ -130,7 +136,7 @@ class Lab:
         spec = {
             "row": run.row.name,
             "settings": run.key["settings"],
-            "data": self.data_folder(run.row),
+            "data": self.prepare(run.row),
             "logdir": os.path.join(folder, "logs"),
             "base_logdir": os.path.join(base, "logs"),
             "cores": cores[worker::workers] or [cores[worker % len(cores)]],
@@ -286,7 +292,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True, metavar="DIR", help="written here")
     parser.add_argument("--text", metavar="DIR", help="has {train,dev}.{de,en}")
     parser.add_argument(
-        "--rows", nargs="+", metavar="NAME", help="rows or groups, and the base [all]"
+        "--rows",
+        nargs="+",
+        metavar="NAME",
+        help="rows or groups, and the base [all except the group preset]",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--workers", type=int, default=1, help="processes [1]")
@@ -311,7 +320,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     if args.list:
         list_rows()
         return 0
-    names = args.rows or [row.name for row in ROWS]
+    names = args.rows or [row.name for row in ROWS if row.group != PRESET]
     for name in names:
         if not any(name in (row.name, row.group) for row in ROWS):
             parser().error(f"--rows: unknown row {name!r}; --list shows them")
@@ -325,10 +334,15 @@ def main(argv: Optional[List[str]] = None) -> int:
         chosen = [row for row in ROWS if {row.name, row.group} & {*names}]
         chosen = [BASE] + [row for row in chosen if row is not BASE]
         runs = [lab.make_run(row, seed) for seed in args.seeds for row in chosen]
+        for run in runs:
+            if not lab.is_done(run):
+                lab.prepare(run.row)
         status = run_all(lab, runs, args.workers)
         lines = lab.lines
     if lines:
         table.write(lines, args.out)
+    else:
+        print(f"no results in {args.out}", file=sys.stderr)
     return status
 
 

@@ -13,6 +13,7 @@ from patches import Patch
 TABLE_3 = "Table 3"
 OPTIONS = "what the code offers"
 MISTAKES = "mistakes of public code"
+PRESET = "preset"
 
 
 class Row(NamedTuple):
@@ -456,18 +457,19 @@ MISTAKE_ROWS = [
     ),
 ]
 
-# Neighbours of the base, to choose the preset `lab`: see README.md.
+# Neighbours of the base, to choose the preset `lab`: see README.md. They run only where
+# they are named.
 PRESET_ROWS = [
-    Row("preset: d_model 192", "preset", -2.0, {"d_model": 192}),
+    Row("preset: d_model 192", PRESET, -2.0, {"d_model": 192}),
     Row(
         "preset: 2 blocks, 1,000 steps",
-        "preset",
+        PRESET,
         0.5,
         {"num_blocks": 2, "max_steps": 1000},
     ),
-    Row("preset: warm-up 80", "preset", -0.3, {"warmup_steps": 80}),
-    Row("preset: warm-up 240", "preset", -0.2, {"warmup_steps": 240}),
-    Row("preset: learning rate 0.002", "preset", 0.2, {"learning_rate": 0.002}),
+    Row("preset: warm-up 80", PRESET, -0.3, {"warmup_steps": 80}),
+    Row("preset: warm-up 240", PRESET, -0.2, {"warmup_steps": 240}),
+    Row("preset: learning rate 0.002", PRESET, 0.2, {"learning_rate": 0.002}),
 ]
 
 ROWS: List[Row] = [BASE, *TABLE_3_ROWS, *OPTION_ROWS, *MISTAKE_ROWS, *PRESET_ROWS]

@@ -232,7 +232,11 @@ function makeQueryBox({ q, width }, query, labels) {
 function chooseQuery(piece) {
   inside.piece = piece;
   const spans = page.inspection.spans(KINDS[view.kind].rows, view.byWords);
-  setHighlight({ row: spans.findIndex(([start, end]) => piece >= start && piece < end) });
+  const highlight = { row: spans.findIndex(([start, end]) => piece >= start && piece < end) };
+  if (view.step > 0) {
+    chooseRow(highlight);
+  }
+  setHighlight(highlight);
   showInside();
 }
 

@@ -109,7 +109,7 @@ function makeHypotheses(inspection, count) {
   const dropped = hypotheses.slice(kept.length, kept.length + STAGE.numDropped);
   return [...kept, ...dropped].map(({ node, ids, isDropped }) => {
     const before = ids.slice(0, -1).map((id) => nodePieces[id]).join("").replaceAll("▁", " ").trimStart();
-    const newest = nodePieces[node.id].replaceAll("▁", " ");
+    const newest = nodePieces[node.id].replaceAll("▁", " ").replace("⟨", " ⟨"); // the end
     const ending = [...before].length > STAGE.numEnding ? `…${[...before].slice(-STAGE.numEnding).join("")}` : before;
     const attributes = { class: [isDropped && "dropped", ids.join() === displayed && "displayed"].filter(Boolean).join(" ") || null, "data-hypothesis": node.number, "data-parent": node.parent };
     return makeElement("li", attributes,
@@ -150,6 +150,7 @@ function showStage() {
   showRibbons(scene);
   byId("step-choices").hidden = !isStep;
   if (isStep) {
+    byId("next-name").textContent = view.byWords ? "Next word" : "Next piece";
     showNextWords();
     askForWords(inspection, view.step);
     askForWords(inspection, view.step + 1); // so that they are there in time

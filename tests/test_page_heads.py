@@ -1,5 +1,6 @@
 """The tabs "Inside this head" and "Switch off" of the page, in a real browser."""
 
+import json
 import os
 import re
 
@@ -55,6 +56,11 @@ def open_tab(page, name):
     page.run(f"byId('why').scrollIntoView(); byId('{name}').click()")
 
 
+def click(page, selector):
+    """Click at an element, wherever it is now: the sections above still grow."""
+    page.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+
 def read_numbers(page, box, what="title"):
     """The numbers of the keys in a box; None for those that are masked."""
     titles = page.run(
@@ -74,7 +80,7 @@ def test_each_box_has_the_numbers_of_the_model(page, model):
     target = page.run(TARGET)
     head = inspect_head(model.translator, LINE, HeadName("cross", 0, 0), target)
     for query in (0, 3):
-        page.click(f"[data-query='{query}']")
+        click(page, f"[data-query='{query}']")
         page.until(f"inside.piece === {query}")
         logits = head.keys @ head.queries[query] / head.keys.shape[1] ** 0.5
         weights = np.exp(logits) / np.exp(logits).sum()
@@ -96,7 +102,7 @@ def test_each_box_has_the_numbers_of_the_model(page, model):
         "page.inspection.spans('target', view.byWords).findIndex(([, end]) => end > 3)"
     )
     # A product, cell by cell; the box that is pointed at is bold in the formula.
-    page.click("[data-box='1'] [data-key='2'] button")
+    page.run("document.querySelector(\"[data-of-key='2']\").focus()")
     assert page.run("document.querySelectorAll('.product:not([hidden])').length") == 1
     product = page.run("document.querySelector('.product:not([hidden])').textContent")
     logit = head.keys[2] @ head.queries[3] / head.keys.shape[1] ** 0.5
@@ -116,7 +122,7 @@ def test_masked_keys_say_why_and_the_encoder_has_no_share(page):
     page.run("chooseHead({kind: 'decoder', layer: 0, head: 1})")
     open_tab(page, "inside")
     page.until("document.querySelectorAll('.box').length === 5")
-    page.click("[data-query='1']")
+    click(page, "[data-query='1']")
     page.until("document.querySelectorAll('[data-box=\"2\"] .masked').length > 2")
     logits = page.run("document.querySelector('[data-box=\"2\"]').textContent")
     assert "Hatched: it comes later in the translation." in logits
@@ -136,7 +142,7 @@ def test_a_head_is_switched_off_and_on(page, model):
     target = page.run(TARGET)
     off = [HeadName("cross", 0, 1), HeadName("decoder", 0, 0)]
     for i, name in enumerate(off, 1):
-        page.click(f"[data-switch='{name.kind}-{name.layer}-{name.head}']")
+        click(page, f"[data-switch='{name.kind}-{name.layer}-{name.head}']")
         page.until("byId('ablated').textContent.startsWith('Without')")
         expected = ablate(model.translator, LINE, off[:i], target)
         # They are named in the order of the switches.
@@ -158,7 +164,7 @@ def test_a_head_is_switched_off_and_on(page, model):
             == i
         )
     assert "f=cross.0.1_decoder.0.0" in page.run("location.hash")
-    page.click("#all-on")
+    click(page, "#all-on")
     page.until("byId('ablated').textContent.startsWith('All heads are on')")
     assert page.run("document.activeElement.id") == "try-all"
 
@@ -166,7 +172,7 @@ def test_a_head_is_switched_off_and_on(page, model):
 def test_all_heads_are_tried_and_sorted(page, model):
     open_tab(page, "switch-off")
     page.until("byId('try-all').textContent === 'Try all 12'")
-    page.click("#try-all")
+    click(page, "#try-all")
     page.until(
         "page.inspection.changes && byId('ranking').textContent.includes('Most needed')"
     )
@@ -179,7 +185,7 @@ def test_all_heads_are_tried_and_sorted(page, model):
     )
     numbers = [float(text.replace("−", "-")) for text in shown]
     assert len(numbers) == 12 and numbers == sorted(numbers)
-    page.click("#sorted")
+    click(page, "#sorted")
     page.until("document.querySelectorAll('#switches table').length === 3")
     first = page.run("document.querySelector('[data-switch] .change').textContent")
     assert float(first.replace("−", "-")) == pytest.approx(
@@ -195,6 +201,7 @@ def test_a_link_opens_the_tab_with_its_heads_off(browser, model):
         browser.until("byId('ablated').textContent.startsWith('Without cross 1.2:')")
         # Another sentence is translated without it, too.
         type_text(browser, "5 4 3")
+        browser.run("byId('why').scrollIntoView()")
         browser.until("byId('ablated').textContent.startsWith('Without cross 1.2:')")
         [_, ablation] = browser.run("[...page.inspection.ablations][0]")
         expected = ablate(model.translator, "5 4 3", [HeadName("cross", 0, 1)])
@@ -211,9 +218,9 @@ def test_axe_finds_no_violation_in_the_tabs(browser, model, tmp_path):
     browser.run("document.querySelector('.keys button').focus()")
     assert browser.run(VIOLATIONS) == []
     open_tab(browser, "switch-off")
-    browser.click("#try-all")
+    click(browser, "#try-all")
     browser.until("document.querySelectorAll('.change').length === 12")
-    browser.click("[data-switch='cross-0-1']")
+    click(browser, "[data-switch='cross-0-1']")
     browser.until("byId('ablated').textContent.startsWith('Without')")
     for theme in ("dark", "light"):
         browser.run(f"view.theme = '{theme}'; setTheme()")

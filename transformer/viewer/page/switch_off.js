@@ -119,11 +119,9 @@ function makeSwitch(inspection, name, change, largest, isNamed) {
     "data-switch": `${kind}-${layer}-${head}`, onclick: () => switchHead(name),
   }, canvas, isNamed ? makeElement("span", { class: "name" }, `${nameHead(name)} `) : []);
   if (change !== undefined) {
-    const colour = signedColour(change / largest);
-    const number = makeElement("span", { class: "change" }, formatNumber(change));
-    number.style.background = toCss(colour);
-    number.style.color = textColourOn(colour);
-    button.append(number);
+    const colour = makeElement("span", { class: "colour" });
+    colour.style.background = toCss(signedColour(change / largest));
+    button.append(makeElement("span", { class: "change" }, formatNumber(change)), colour);
   }
   return button;
 }

@@ -1,5 +1,6 @@
 """batches.py: the shift, the batches of a run, and what reaches the graph."""
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.files import sha256_of
+from transformer.text import batches
 from transformer.text.batches import (
     Batch,
     BatchPlan,
@@ -53,8 +55,9 @@ def corpus(folder):
     return Split(folder, "train")
 
 
-def plan_of(corpus, batch_tokens=BUDGET, seed=1):
-    return BatchPlan(corpus.source_lengths, corpus.target_lengths, batch_tokens, seed)
+def plan_of(corpus, batch_tokens=BUDGET, seed=1, max_shapes=0):
+    lengths = corpus.source_lengths, corpus.target_lengths
+    return BatchPlan(*lengths, batch_tokens, seed, max_shapes)
 
 
 def epoch(plan, number):
@@ -68,6 +71,16 @@ def test_nothing_can_be_padded():
     assert pad([]).shape == (0, 0)
     assert pad([[], []]).shape == (2, 0)
     assert make_batch([[]], [[]], 0).target_out.tolist() == [[EOS]]
+
+
+def test_a_batch_as_wide_as_asked_has_only_more_padding():
+    narrow = make_batch([[5, 6]], [[7]], 0)
+    wide = make_batch([[5, 6]], [[7]], 0, widths=(5, 3))
+    assert wide.source.tolist() == [[*narrow.source[0], PAD, PAD]]
+    assert wide.target_in.tolist() == [[*narrow.target_in[0], PAD]]
+    assert wide.target_out.tolist() == [[*narrow.target_out[0], PAD]]
+    assert make_batch([], [], 0, widths=(5, 3)).source.shape == (0, 5)
+    assert_same([make_batch([[5, 6]], [[7]], 0, widths=(2, 1))], [narrow])  # too narrow
 
 
 # Split
@@ -211,6 +224,90 @@ def test_batches_hold_little_padding():
     assert (source.sum() + target.sum()) / (2 * 4096 * len(plan)) > 0.9
 
 
+def lengths_of_captions(pairs=10**4):
+    """Source and target lengths as in Multi30k."""
+    random = np.random.RandomState(0)
+    source = np.clip(random.normal(15, 5, pairs), 4, 50).astype(int)
+    target = np.clip(source + random.normal(0, 2.5, pairs), 4, 50).astype(int)
+    return source, target
+
+
+def shapes_of(plan):
+    """[(N, S, T)] of the batches of an epoch."""
+    return [(len(plan.batch(k)), *plan.widths(k)) for k in range(len(plan))]
+
+
+def test_few_shapes_cost_little_padding():
+    source, target = lengths_of_captions()
+    tokens, counts = {}, {}
+    for max_shapes in (6, 12, 24):
+        plan = BatchPlan(source, target, 2048, seed=1, max_shapes=max_shapes)
+        shapes = shapes_of(plan)
+        assert len(set(shapes)) <= max_shapes + 1
+        assert sum(rows for rows, *_ in shapes) == len(source)
+        tokens[max_shapes] = sum(rows * (s + t) for rows, s, t in shapes)
+        counts[max_shapes] = len(plan)
+    assert tokens[6] > tokens[12] > tokens[24]
+    assert (source.sum() + target.sum()) / tokens[24] > 0.92
+    assert counts[24] < 1.05 * len(BatchPlan(source, target, 2048, seed=1))
+
+
+def cost_of(runs, batch_tokens):
+    """Tokens with padding, and a tenth of the budget for each batch."""
+    cost = 0.0
+    for widths in runs:
+        rows = batch_tokens // widths[-1]
+        rows -= rows % 2 if rows >= 10 else 0
+        cost += len(widths) * (widths[-1] + 0.1 * batch_tokens / rows)
+    return cost
+
+
+@pytest.mark.parametrize("max_runs", [1, 2, 3, 4])
+def test_no_other_cuts_cost_less(max_runs):
+    random = np.random.RandomState(max_runs)
+    for _ in range(20):
+        widths = np.sort(random.randint(4, 13, 9))
+        cuts = batches._best_cuts(widths, 100, max_runs)
+        assert len(cuts) <= max_runs and cuts[-1] == 9
+        tried = [
+            cost_of(np.split(widths, inner), 100)
+            for count in range(max_runs)
+            for inner in itertools.combinations(range(1, 9), count)
+        ]
+        cost = cost_of(np.split(widths, cuts[:-1]), 100)
+        np.testing.assert_allclose(cost, min(tried))
+
+
+def test_pairs_of_one_shape_are_mixed_in_each_epoch():
+    source, target = lengths_of_captions(3000)
+    plan = BatchPlan(source, target, 2048, seed=1, max_shapes=8)
+
+    def lengths_by_width(epoch):
+        lengths = {}
+        for k in range(epoch * len(plan), (epoch + 1) * len(plan)):
+            pairs = plan.batch(k)
+            lengths.setdefault(plan.widths(k), []).append(source[pairs].tolist())
+        return lengths
+
+    first, second = lengths_by_width(0), lengths_by_width(1)
+    assert set(first) == set(second)
+    for width in first:
+        assert sorted(sum(first[width], [])) == sorted(sum(second[width], []))
+    assert first != second
+
+
+def test_many_lengths_are_grouped(monkeypatch):
+    """A plan of them is as quick, and hardly pads more."""
+    source, target = lengths_of_captions()
+    fine = shapes_of(BatchPlan(source, target, 2048, 1, max_shapes=24))
+    monkeypatch.setattr(batches, "MAX_GROUPS", 30)
+    coarse = shapes_of(BatchPlan(source, target, 2048, 1, max_shapes=24))
+    fine, coarse = (
+        sum(rows * (s + t) for rows, s, t in shapes) for shapes in (fine, coarse)
+    )
+    assert coarse < 1.03 * fine
+
+
 @pytest.mark.parametrize(
     "batch_tokens, seed, message",
     [
@@ -244,13 +341,13 @@ def fetch(dataset, count):
             assert ids.shape.as_list() == [None, None]
         assert batch.number.dtype == tf.int64
         assert batch.number.shape.as_list() == []
-        batches = []
+        arrays = []
         try:
-            while len(batches) < count:
-                batches.append(session.run(batch))
+            while len(arrays) < count:
+                arrays.append(session.run(batch))
         except tf.errors.OutOfRangeError:
             pass
-    return batches
+    return arrays
 
 
 def assert_same(batches, expected):
@@ -260,21 +357,43 @@ def assert_same(batches, expected):
             np.testing.assert_array_equal(array, expected_array)
 
 
-def test_a_run_is_the_plan_for_ever(corpus):
+@pytest.mark.parametrize("max_shapes", [0, 5])
+def test_a_run_is_the_plan_for_ever(corpus, max_shapes):
     """From any batch on: so training continues."""
-    plan = plan_of(corpus)
+    plan = plan_of(corpus, max_shapes=max_shapes)
     numbers = range(5, len(plan) + 8)
-    batches = fetch(lambda: training_dataset(corpus, Shards(plan), 5), len(numbers))
-    assert_same(batches, [corpus.batch(plan.batch(k), k) for k in numbers])
+    arrays = fetch(lambda: training_dataset(corpus, Shards(plan), 5), len(numbers))
+    expected = [corpus.batch(plan.batch(k), k, plan.widths(k)) for k in numbers]
+    assert_same(arrays, expected)
+    if max_shapes:
+        shapes = {(*batch.source.shape, *batch.target_in.shape) for batch in arrays}
+        assert len(shapes) <= max_shapes + 1
 
 
-def test_an_evaluation_sees_each_pair_once_and_ends(folder):
+def test_shards_of_a_batch_have_its_widths(corpus):
+    """So also the shapes of shards are few, whoever computes them."""
+    plan = plan_of(corpus, batch_tokens=1000, max_shapes=4)
+    shapes = set()
+    for worker in range(3):
+        shards = Shards(plan, count=8, workers=3, worker=worker)
+        for position in range(len(plan) * shards.per_worker):
+            batch = shards.shard(corpus, position)
+            widths = plan.widths(position // shards.per_worker)
+            assert (batch.source.shape[1], batch.target_out.shape[1]) == widths
+            shapes.add(batch.source.shape + batch.target_in.shape)
+    shapes = {shape for shape in shapes if shape[0]}  # without those without a pair
+    assert len(shapes) <= 2 * (4 + 1)  # the sizes of shards differ by at most one
+
+
+@pytest.mark.parametrize("max_shapes", [0, 3])
+def test_an_evaluation_sees_each_pair_once_and_ends(folder, max_shapes):
     dev = Split(folder, "dev")
-    batches = fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000)
-    assert len(batches) == len(plan_of(dev))
-    seen = sorted(row[row > EOS].tolist() for batch in batches for row in batch.source)
+    plan = plan_of(dev, max_shapes=max_shapes)
+    arrays = fetch(lambda: evaluation_dataset(dev, plan), 1000)
+    assert len(arrays) == len(plan)
+    seen = sorted(row[row > EOS].tolist() for batch in arrays for row in batch.source)
     assert seen == sorted(dev.source(i).tolist() for i in range(len(dev)))
-    assert_same(batches, fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000))
+    assert_same(arrays, fetch(lambda: evaluation_dataset(dev, plan), 1000))
 
 
 def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):

@@ -277,25 +277,31 @@ LENGTHS = st.lists(
 @given(
     LENGTHS,
     st.integers(0, 200),
-    st.integers(0, 2**32 - 1),
     st.lists(st.integers(0, 10**6), max_size=4),
+    st.integers(0, 6),
 )
 def test_a_plan_takes_each_pair_once_an_epoch_within_the_budget(
-    lengths, spare, seed, asked
+    lengths, spare, seed, asked, max_shapes
 ):
     sources, targets = np.array(lengths).T
     budget = int(np.max(lengths)) + spare
-    plan = BatchPlan(sources, targets, budget, seed)
+    plan = BatchPlan(sources, targets, budget, seed, max_shapes)
     for epoch in (0, 3):
-        batches = [plan.batch(epoch * len(plan) + k) for k in range(len(plan))]
+        numbers = [epoch * len(plan) + k for k in range(len(plan))]
+        batches = [plan.batch(k) for k in numbers]
         assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
-        for batch in batches:
-            widest = max(sources[batch].max(), targets[batch].max())
-            assert 0 < len(batch) * widest <= budget
+        shapes = set()
+        for k, batch in zip(numbers, batches):
+            longest = np.array([sources[batch].max(), targets[batch].max()])
+            widths = plan.widths(k) if max_shapes else longest
+            assert (longest <= widths).all()
+            assert 0 < len(batch) * max(widths) <= budget
+            shapes.add((len(batch), *widths))
+        assert not max_shapes or len(shapes) <= max_shapes + 1  # one is smaller
     for k in asked:  # whatever was asked for before: so a run can go on anywhere
-        np.testing.assert_array_equal(
-            plan.batch(k), BatchPlan(sources, targets, budget, seed).batch(k)
-        )
+        other = BatchPlan(sources, targets, budget, seed, max_shapes)
+        np.testing.assert_array_equal(plan.batch(k), other.batch(k))
+        assert plan.widths(k) == other.widths(k)
 
 
 # Settings

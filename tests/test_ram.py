@@ -2,16 +2,18 @@
 
 import collections
 import dataclasses
+import functools
 
 import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import hparams, trainer
+from transformer import footprint, hparams, trainer
 from transformer.footprint import (
     PARAMETER_COPIES,
     describe_footprint,
     estimate_footprint,
+    estimate_memory,
 )
 from transformer.runtime import ram
 
@@ -25,16 +27,16 @@ SIZES = dict(source_vocab_size=90, target_vocab_size=90, num_heads=4, num_blocks
 
 def test_the_parts_of_the_forecast():
     hp = hparams.HParams(**SIZES, batch_tokens=100)
-    footprint = estimate_footprint(hp, 1000, 50, 10)
-    assert estimate_footprint(hp, 2000, 50, 10) - footprint == PARAMETER_COPIES * 4000
+    needed = estimate_footprint(hp, 1000, 50, 10)
+    assert estimate_footprint(hp, 2000, 50, 10) - needed == PARAMETER_COPIES * 4000
     summed = estimate_footprint(dataclasses.replace(hp, accumulate=2), 1000, 50, 10)
-    assert summed - footprint == 4000  # the sums of the gradients
+    assert summed - needed == 4000  # the sums of the gradients
     activations = [
         estimate_footprint(dataclasses.replace(hp, batch_tokens=tokens), 1000, 50, 10)
-        - footprint
+        - needed
         for tokens in (200, 300, 1000)
     ]
-    assert footprint - estimate_footprint(hp, 1000, 50, 10, 2) == activations[0] / 2
+    assert needed - estimate_footprint(hp, 1000, 50, 10, 2) == activations[0] / 2
     ordered = dataclasses.replace(hp, deterministic=True)  # adds up the gradients
     of_shards = [
         estimate_footprint(settings, 1000, 50, 10, 2) for settings in (ordered, hp)
@@ -42,6 +44,27 @@ def test_the_parts_of_the_forecast():
     assert of_shards[0] - of_shards[1] == 4000
     assert activations[1] == 2 * activations[0]
     assert activations[2] == 4 * activations[0]  # no batch is larger than the corpus
+
+
+def test_the_forecast_of_a_process_agrees_with_what_was_measured(monkeypatch):
+    """The preset multi30k in bfloat16, 120 steps, with AVX-512: MiB."""
+    hp = hparams.resolve(
+        {"source_vocab_size": 8000, "target_vocab_size": 8000}, "multi30k"
+    )
+    tensors = estimate_footprint(hp, 5993728, 29000, 53)
+    monkeypatch.setattr(footprint, "has_gpu", lambda: False)
+    monkeypatch.setattr(footprint, "has_avx512", lambda: True)
+    for shapes, num_shapes, onednn, mebibytes in [
+        (0, 150, True, 3080),
+        (34, 34, True, 1764),  # both sides as wide as the longer one
+        (0, 150, False, 1795),
+    ]:
+        monkeypatch.setattr(footprint, "uses_onednn", functools.partial(bool, onednn))
+        settings = dataclasses.replace(hp, batch_shapes=shapes)
+        needed = estimate_memory(tensors, settings, num_shapes, threads=2)
+        assert abs(needed / 2**20 / mebibytes - 1) < 0.25
+    monkeypatch.setattr(footprint, "has_gpu", lambda: True)
+    assert estimate_memory(tensors, hp, 25, 1) == tensors
 
 
 # --- What there is --------------------------------------------------------------------
@@ -89,7 +112,7 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
 
     machine(8000 * 1024)
     enough = report(8000 * 1024)
-    assert enough == "memory for the tensors of training: about 8 MB of 8 MB available"
+    assert enough == "memory for training: about 8 MB of 8 MB available"
     assert "lower batch_tokens" in report(8000 * 1024 + 1)
     Session.devices = [Device("GPU", 9000), Device("GPU", 8000)]
     assert "may not be enough" not in report(8000)

@@ -27,9 +27,9 @@ from transformer.workers.cluster import Cluster
 class Pairs:
     """A split whose pairs have one piece, their number."""
 
-    def batch(self, indices, number):
+    def batch(self, indices, number, widths):
         rows = [[10 + index] for index in indices]
-        return make_batch(rows, rows, number)
+        return make_batch(rows, rows, number, widths=widths)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class Indices:
     """In place of a split: a batch is the indices of its pairs."""
 
     @staticmethod
-    def batch(indices, number):
+    def batch(indices, number, widths):
         return indices, number
 
 

@@ -350,7 +350,7 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     assert re.match(r"[\d,]+ parameters; step 0 of 2; logs in ", lines[0])
     assert lines[1] == "each batch is cut into 2 shards"
     assert lines[2] == "learning rate: at most 0.004"
-    assert lines[3].startswith("memory for the tensors of training: about ")
+    assert lines[3].startswith("memory for training: about ")
     for step, line in enumerate(lines[4:6], 1):
         assert re.match(rf"step {step}/2  loss \d\.\d+  [\d,]+ tokens/s", line)
     assert lines[6].startswith("step 2: dev BLEU 12.50, dev loss ")

@@ -4,20 +4,49 @@ Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabul
 """
 
 from transformer.hparams import HParams
+from transformer.runtime.devices import has_avx512, has_gpu, uses_onednn
 from transformer.runtime.ram import format_bytes
 
 FLOAT_BYTES = 4
 # Copies of the parameters: for training, for dev scores, two moments, a gradient.
 PARAMETER_COPIES = 5
+# The rest of a process on a CPU, measured: see docs/performance.md.
+PROCESS_BYTES = 770 * 10**6  # before its first step, without the parameters
+# Memory between the tensors that no tensor fits into, as a share of the tensors: if
+# batches have any number of shapes, and if they have few.
+WASTED_SHARE = 0.5
+WASTED_SHARE_OF_FEW_SHAPES = 0.15
+# oneDNN's compiled products. TensorFlow keeps up to MAX_PRODUCTS for each thread.
+PRODUCTS_OF_SHAPE = 50
+PRODUCTS_OF_SQUARE_SHAPE = 20  # of a batch whose sides are equally wide
+MAX_PRODUCTS = 2 * 1024  # 1,024 for each of two types of numbers
+PRODUCT_BYTES = 50 * 10**3
+AVX512_PRODUCT_BYTES = 350 * 10**3
+
+
+def estimate_memory(tensors: int, hp: HParams, num_shapes: int, threads: int) -> int:
+    """Estimate the bytes that training takes: on a GPU, or of a process on a CPU.
+
+    Args:
+      tensors: the bytes of its tensors, from `estimate_footprint`.
+      hp: the settings.
+      num_shapes: the number of shapes of batches.
+      threads: how many compute side by side.
+    """
+    if has_gpu():
+        return tensors
+    few = hp.batch_shapes > 0
+    wasted = WASTED_SHARE_OF_FEW_SHAPES if few else WASTED_SHARE
+    products = num_shapes * (PRODUCTS_OF_SQUARE_SHAPE if few else PRODUCTS_OF_SHAPE)
+    product_bytes = AVX512_PRODUCT_BYTES if has_avx512() else PRODUCT_BYTES
+    compiled = threads * min(products, MAX_PRODUCTS) * product_bytes
+    return PROCESS_BYTES + int(tensors * (1 + wasted)) + compiled * uses_onednn()
 
 
 def estimate_footprint(
     hp: HParams, num_parameters: int, num_pairs: int, longest: int, shards: int = 1
 ) -> int:
     """Estimate the bytes that the tensors of a training run take, in each worker.
-
-    On a CPU, TensorFlow also keeps up to 1,024 compiled products for each thread (see
-    docs/performance.md), which are not counted.
 
     The backward pass reads activations of the forward pass, which are kept. For each
     token, these are, in numbers of 4 bytes: 9 D + H L for an attention, 5 D + F for a
@@ -56,10 +85,10 @@ def describe_footprint(needed: int, available: int) -> str:
     """Describe a footprint in a line, with a warning if it exceeds what is available.
 
     Args:
-      needed: bytes, from `estimate_footprint`.
+      needed: bytes, from `estimate_memory`.
       available: bytes; 0 if unknown.
     """
-    text = f"memory for the tensors of training: about {format_bytes(needed)}"
+    text = f"memory for training: about {format_bytes(needed)}"
     if available:
         text += f" of {format_bytes(available)} available"
     if 0 < available < needed:

@@ -151,6 +151,13 @@ class HParams:
     batch_tokens: int = training_setting(
         4096, "maximum tokens per batch on either side, with padding"
     )
+    batch_shapes: int = training_setting(
+        40,
+        "maximum number of batch shapes: fewer need less memory on a CPU, and more "
+        "padding; 0: any number",
+        minimum=0,
+        below=SHARD_LIMIT,
+    )
     accumulate: int = training_setting(
         1,
         "batches summed into one update; if it changes, a run reads some batches "
@@ -350,6 +357,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "num_heads": 4,  # 64 dimensions a head, as in the paper
         "dialect": "tensor2tensor",  # norm before each sub-layer: it learns much faster
         "batch_tokens": 2048,  # about 120 captions
+        "batch_shapes": 24,  # with more, there is hardly less padding
         "schedule": "linear",  # the number of steps is known
         "learning_rate": 0.002,  # a small model tolerates a high rate
         "warmup_steps": 400,  # a seventh of the way
@@ -362,7 +370,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
     # The base model of Table 3: the defaults, with the batches of section 5.1.
     "base": {
-        "batch_tokens": 25000  # source tokens, and as many target tokens
+        "batch_tokens": 25000,  # source tokens, and as many target tokens
+        "batch_shapes": 0,  # for a GPU, which compiles nothing for a shape
     },
     # The big model of Table 3.
     "big": {
@@ -371,6 +380,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "num_heads": 16,  # 64 dimensions a head, as in the base model
         "dropout_rate": 0.3,  # the wider model overfits sooner
         "batch_tokens": 25000,  # source tokens, and as many target tokens
+        "batch_shapes": 0,  # for a GPU, which compiles nothing for a shape
         "max_steps": 300000,  # 3.5 days on the paper's eight GPUs
         "keep_checkpoints": 20,  # to average, as in section 6.1; 5 for base
     },
@@ -400,6 +410,10 @@ MODEL_DEFAULTS = {
     for name, field in FIELDS.items()
     if field.metadata["group"] == "model"
 }
+
+
+# The values of settings that a log directory of an earlier version does not have.
+EARLIER_VALUES = {**MODEL_DEFAULTS, "batch_shapes": 0}
 
 
 def model_settings(hp: HParams) -> Dict[str, Any]:
@@ -504,7 +518,7 @@ def load(logdir: str, overrides: Optional[Dict[str, Any]] = None) -> HParams:
       SettingsError: they cannot work, or an override would have no effect.
     """
     overrides = overrides or {}
-    hp = HParams(**{**read(logdir), **overrides})
+    hp = HParams(**{**EARLIER_VALUES, **read(logdir), **overrides})
     validate(hp)
     unused = [
         name
@@ -629,7 +643,7 @@ def resolve(
     values = check_types(PRESETS[preset], f"preset {preset}") if preset else {}
     overrides = check_types(overrides, "command line")
     if logdir and has_settings(logdir):
-        saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
+        saved = {**EARLIER_VALUES, **read(logdir)}
         refuse_other_architecture(overrides, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     if init_from and not (logdir and manifests.has_checkpoint(logdir)):

@@ -22,7 +22,11 @@ from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS, choose_positions
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate
-from transformer.footprint import describe_footprint, estimate_footprint
+from transformer.footprint import (
+    describe_footprint,
+    estimate_footprint,
+    estimate_memory,
+)
 from transformer.hparams import HParams
 from transformer.logdir import checkpoints, manifests
 from transformer.logdir.history import (
@@ -101,6 +105,8 @@ LOWEST_PEAK = 2e-5
 # Micro-batches that a process computes side by side. Dropout depends on this number, so
 # it does not depend on the number of cores.
 MICRO_BATCHES = 2
+# Shapes of the batches of dev, at most: there are few batches, and many sentences.
+DEV_SHAPES = 8
 
 
 class Run(NamedTuple):
@@ -398,11 +404,12 @@ class TrainingData:
         for split in (self.train, self.dev):
             split.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
         lengths = (self.train.source_lengths, self.train.target_lengths)
-        self.train_plan = BatchPlan(*lengths, hp.batch_tokens, hp.seed)
+        self.train_plan = BatchPlan(*lengths, hp.batch_tokens, hp.seed, hp.batch_shapes)
         lengths = (self.dev.source_lengths, self.dev.target_lengths)
         # A batch holds at least the longest pair of dev.
         batch_tokens = max(hp.batch_tokens, *(side.max() for side in lengths))
-        self.dev_plan = BatchPlan(*lengths, batch_tokens, hp.seed)
+        max_shapes = min(hp.batch_shapes, DEV_SHAPES)
+        self.dev_plan = BatchPlan(*lengths, batch_tokens, hp.seed, max_shapes)
         self.dev_text = read_parallel(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
@@ -679,13 +686,16 @@ class Training:
             rate = f"{current:.2g} now, {rate}"
         self.progress.say(f"learning rate: {rate}")
         data = self.graph.data
-        needed = estimate_footprint(
+        tensors = estimate_footprint(
             self.hp,
             self.graph.num_parameters,
             len(data.train),
             data.longest(),
             self.graph.shards.count,
         )
+        threads = count_micro_batches(self.hp.deterministic)
+        num_shapes = data.train_plan.num_shapes
+        needed = estimate_memory(tensors, self.hp, num_shapes, threads)
         available = ram.available_memory(self.session)
         self.progress.say(describe_footprint(needed, available))
 

@@ -57,6 +57,29 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
+def uses_onednn() -> bool:
+    """Return whether TensorFlow computes on this CPU with oneDNN's compiled products.
+
+    By default, it does if the CPU has instructions for neural networks.
+    """
+    from transformer.runtime.versions import IS_TENSORFLOW_1  # it imports TensorFlow
+
+    if IS_TENSORFLOW_1:
+        return False
+    from tensorflow.python.util import _pywrap_util_port
+
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
+def has_avx512() -> bool:
+    """Return whether the CPU has AVX-512."""
+    with contextlib.suppress(OSError), open(CPU_INFO, encoding="utf-8") as file:
+        return (
+            re.search(r"^flags\s*:.* avx512f\b", file.read(), re.MULTILINE) is not None
+        )
+    return False
+
+
 def avoid_broken_amx() -> None:
     """Keep oneDNN from using AMX on a machine that hides the size of its tiles.
 

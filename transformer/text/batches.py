@@ -6,9 +6,9 @@
     batch = tf.data.make_one_shot_iterator(batches).get_next()     # a Batch of tensors
 
 In this order: sentences become a `Batch`; the files of a data folder become a `Split`;
-`BatchPlan` assigns pairs to batches, and `Shards` assigns shares of a batch to workers;
-the last functions put all of this into the graph. Dimension letters: N batch, S source
-length, T target length.
+`BatchPlan` assigns pairs to batches, whose shapes `choose_runs` chooses, and `Shards`
+assigns shares of a batch to workers; the last functions put all of this into the graph.
+Dimension letters: N batch, S source length, T target length.
 """
 
 import hashlib
@@ -45,6 +45,11 @@ MAX_WIDTH = 2**31 - 1  # wider than any batch: a pair of this length is always r
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 DEFAULT_SHARDS = 8  # of a batch that several workers share; divisible by 1, 2, 4, 8
 SHARD_STRIDE = 2**40  # between the numbers of two shards; no run has more batches
+MAX_GROUPS = 512  # different widths that a plan with few shapes distinguishes
+# What a batch costs besides its tokens, as a share of the largest batch: the optimizer,
+# and operations that take as long for few tokens as for many.
+BATCH_COST = 0.1
+MAX_ROW_MULTIPLE = 16  # rows divide into as many equal shards and micro-batches
 
 
 class Batch(NamedTuple):
@@ -58,25 +63,32 @@ class Batch(NamedTuple):
     number: tf.Tensor
 
 
-def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+def pad(sequences: Sequence[Sequence[int]], width: int = 0) -> np.ndarray:
     """Make sequences of ids the rows of one array, padded with PAD = 0.
 
         pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
 
+    Args:
+      sequences: the ids of each row.
+      width: the number of columns, unless a sequence is longer.
+
     Returns:
-      int32 [N, longest].
+      int32 [N, width], or [N, longest].
     """
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
-    padded = np.full([len(lengths), lengths.max(initial=0)], PAD, np.int32)
+    padded = np.full([len(lengths), lengths.max(initial=width)], PAD, np.int32)
     if padded.size:
-        is_piece = np.arange(padded.shape[1]) < lengths[:, np.newaxis]  # [N, longest]
+        is_piece = np.arange(padded.shape[1]) < lengths[:, np.newaxis]  # [N, width]
         padded[is_piece] = np.concatenate(sequences)
     return padded
 
 
-def pad_with_end(sequences: Sequence[Sequence[int]], eos: int = EOS) -> np.ndarray:
-    """Make int32 [N, longest + 1]: the pieces of each row, `eos`, then PAD."""
-    padded = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
+def pad_with_end(
+    sequences: Sequence[Sequence[int]], eos: int = EOS, width: int = 1
+) -> np.ndarray:
+    """Make int32 [N, width or longest + 1]: pieces of each row, `eos`, then PAD."""
+    padded = pad(sequences, width - 1)
+    padded = np.pad(padded, [(0, 0), (0, 1)], "constant", constant_values=PAD)
     padded[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = eos
     return padded
 
@@ -87,6 +99,7 @@ def make_batch(
     number: int,
     bos: int = BOS,
     eos: int = EOS,
+    widths: Tuple[int, int] = (1, 1),
 ) -> Batch:
     """Make a Batch of arrays. This is the only place where the target is shifted.
 
@@ -101,12 +114,15 @@ def make_batch(
       number: int, a key for the dropout masks: see `Batch.number`.
       bos: the id before the first target piece.
       eos: the id after the last piece of a sentence.
+      widths: (S, T), unless a sentence is longer.
     """
+    source_width, target_width = widths
     begin = np.full([len(targets), 1], bos, np.int32)  # [N, 1]
+    pieces = pad(targets, target_width - 1)  # [N, T - 1]
     return Batch(
-        source=pad_with_end(sources, eos),  # [N, S]
-        target_in=np.concatenate([begin, pad(targets)], axis=1),  # [N, T]
-        target_out=pad_with_end(targets, eos),  # [N, T]
+        source=pad_with_end(sources, eos, source_width),  # [N, S]
+        target_in=np.concatenate([begin, pieces], axis=1),  # [N, T]
+        target_out=pad_with_end(targets, eos, target_width),  # [N, T]
         number=np.array(number, np.int64),
     )
 
@@ -305,13 +321,20 @@ class Split:
             yield np.repeat(range(start, end), np.diff(offsets[start : end + 1])), ids
             start = end
 
-    def batch(self, indices: Iterable[int], number: int) -> Batch:
-        """Make a Batch of arrays from the pairs `indices`."""
+    def batch(
+        self, indices: Iterable[int], number: int, widths: Tuple[int, int] = (1, 1)
+    ) -> Batch:
+        """Make a Batch of arrays from the pairs `indices`.
+
+        Args:
+          indices: int [N].
+          number, widths: as in `make_batch`.
+        """
         indices = list(indices)
         sources: Any = [self.source(index) for index in indices]
         targets: Any = [self.target(index) for index in indices]
-        vocabulary = self._vocabulary
-        return make_batch(sources, targets, number, vocabulary.bos, vocabulary.eos)
+        bos, eos = self._vocabulary.bos, self._vocabulary.eos
+        return make_batch(sources, targets, number, bos, eos, widths)
 
 
 def _lengths(offsets: np.ndarray) -> np.ndarray:
@@ -324,16 +347,25 @@ class BatchPlan:
 
     A batch of N pairs with widths S and T satisfies N * max(S, T) <= batch_tokens:
     padding counts, because the device also computes it. The pairs are sorted by length
-    and cut into batches greedily. In each epoch, pairs of equal lengths are permuted,
-    and so are the batches; the sorted *lengths* stay the same, and so do the cuts and
-    the number of batches, `len(plan)`. Therefore, a run can continue at batch k without
-    replaying the batches before it.
+    and cut into batches. In each epoch, pairs of equal lengths are permuted, and so are
+    the batches; the sorted *lengths* stay the same, and so do the cuts and the number
+    of batches, `len(plan)`. Therefore, a run can continue at batch k without replaying
+    the batches before it.
+
+    With `max_shapes`, the batches have few shapes (N, S, T): both sides are as wide as
+    the longer one, consecutive batches have the same shape, and their pairs are mixed
+    in each epoch. On a CPU, TensorFlow keeps compiled products for every shape, which
+    can take gigabytes. Attention has a shape for S and S, for S and T, and for T and T:
+    if S = T, they are one. Without `max_shapes`, each batch is as large as possible,
+    and as wide as its longest sentences.
 
     Args:
       source_lengths: int [pairs], the width of each pair on the source side.
       target_lengths: int [pairs], the same for the target side.
       batch_tokens: the budget for each side, including padding.
       seed: 0 … 2**32 - 1.
+      max_shapes: the largest number of shapes, besides that of one smaller batch; 0:
+        any number.
 
     Raises:
       CorpusError: there are no pairs, or a pair is longer than the budget.
@@ -346,6 +378,7 @@ class BatchPlan:
         target_lengths: np.ndarray,
         batch_tokens: int,
         seed: int,
+        max_shapes: int = 0,
     ):
         source_lengths = np.asarray(source_lengths, np.int64)
         target_lengths = np.asarray(target_lengths, np.int64)
@@ -353,7 +386,14 @@ class BatchPlan:
         _check_plan(widths, batch_tokens, seed)
         self.seed = seed
         self._sort_keys = _sort_keys(source_lengths, target_lengths)
-        self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
+        self._runs: List[Run] = []
+        if max_shapes:
+            self._runs = choose_runs(np.sort(widths), batch_tokens, max_shapes)
+            self._cuts = np.array([0, *_run_cuts(self._runs)], np.int64)
+            ends = [run.end for run in self._runs]
+            self._run_of_batch = np.searchsorted(ends, self._cuts[:-1], side="right")
+        else:
+            self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
         # The number of the latest epoch, its pairs sorted by length, and the order of
         # its batches.
         self._epoch: Any = (None, None, None)
@@ -362,8 +402,26 @@ class BatchPlan:
         """Return the number of batches in an epoch."""
         return len(self._cuts) - 1
 
+    @property
+    def num_shapes(self) -> int:
+        """The number of shapes of the batches, at most."""
+        return len(self._runs) + 1 if self._runs else len(self)
+
     def batch(self, k: int) -> np.ndarray:
         """Return the indices of the pairs in batch k, int64 [N], for any k >= 0."""
+        pairs, index = self._find(k)
+        return pairs[self._cuts[index] : self._cuts[index + 1]]
+
+    def widths(self, k: int) -> Tuple[int, int]:
+        """Return (S, T) of batch k; (1, 1): those of its longest sentences."""
+        if not self._runs:
+            return 1, 1
+        _, index = self._find(k)
+        width = self._runs[self._run_of_batch[index]].width
+        return width, width
+
+    def _find(self, k: int) -> Tuple[np.ndarray, int]:
+        """Return the pairs of the epoch of batch k, and the index of its cut."""
         if k < 0:
             raise ValueError(f"expected batch 0 or more, got {k}")
         epoch, position = divmod(int(k), len(self))
@@ -373,10 +431,11 @@ class BatchPlan:
             random = np.random.RandomState([self.seed, epoch])
             pairs = random.permutation(len(self._sort_keys))
             pairs = pairs[np.argsort(self._sort_keys[pairs], kind="stable")]
+            for run in self._runs:
+                random.shuffle(pairs[run.begin : run.end])
             batches = random.permutation(len(self))
             self._epoch = (epoch, pairs, batches)
-        batch = batches[position]
-        return pairs[self._cuts[batch] : self._cuts[batch + 1]]
+        return pairs, batches[position]
 
 
 def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
@@ -427,6 +486,107 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
         tokens = candidates * np.arange(1, len(candidates) + 1)
         cuts.append(start + int(np.searchsorted(tokens, batch_tokens, side="right")))
     return np.array(cuts, np.int64)
+
+
+class Run(NamedTuple):
+    """A run of pairs, sorted by width, whose batches all have one shape."""
+
+    begin: int  # its first pair
+    end: int  # the pair after its last
+    rows: int  # N; the last batch of the last run may have fewer
+    width: int  # S and T
+
+
+def choose_runs(widths: np.ndarray, batch_tokens: int, max_shapes: int) -> List[Run]:
+    """Cut sorted pairs into runs of one shape each, so that there is little padding.
+
+    Dynamic programming over the different widths finds the cuts with the fewest tokens,
+    padding included. Then each run is shortened to whole batches; the pairs that are
+    left belong to the next run.
+
+        choose_runs(np.array([3, 3, 3, 3, 5, 5]), 10, 2)
+        # [Run(0, 3, 3, 3), Run(3, 6, 2, 5)]: a batch of 3 pairs, then of 2 and of 1
+
+    Args:
+      widths: int64 [pairs], the longer side of each pair, ascending.
+      batch_tokens: the budget for rows times width.
+      max_shapes: the largest number of runs.
+    """
+    runs = []
+    begin = 0
+    for cut in _best_cuts(widths, batch_tokens, max_shapes):
+        rows = int(_rows(batch_tokens, widths[cut - 1]))
+        end = cut if cut == len(widths) else cut - (cut - begin) % rows
+        if end > begin:
+            runs.append(Run(begin, end, rows, int(widths[end - 1])))
+            begin = end
+    return runs
+
+
+def _run_cuts(runs: Sequence[Run]) -> Iterator[int]:
+    """Yield where each batch of the runs ends."""
+    for begin, end, rows, _ in runs:
+        yield from range(begin + rows, end, rows)
+        yield end
+
+
+def _rows(batch_tokens: int, widths: Any) -> Any:
+    """Count the rows of batches of the given widths, int64 [...].
+
+    Where rows are many, their number is a multiple of a power of two, so that shards
+    and micro-batches have equal sizes; this leaves out at most a tenth of them.
+    """
+    rows = batch_tokens // np.asarray(widths, np.int64)
+    multiple = 2 ** np.floor(np.log2(np.maximum(rows // 16, 1))).astype(np.int64)
+    multiple = np.clip(multiple, np.where(rows < 10, 1, 2), MAX_ROW_MULTIPLE)
+    return rows - rows % multiple
+
+
+def _best_cuts(widths: np.ndarray, batch_tokens: int, max_runs: int) -> List[int]:
+    """Find the ends of at most `max_runs` runs of sorted pairs with the lowest cost.
+
+    The cost of a run is its tokens, padding included, and BATCH_COST for each batch.
+
+    Args:
+      widths, batch_tokens: as in `choose_runs`.
+    """
+    bounds = _group_bounds(widths)
+    groups = len(bounds) - 1
+    group_widths = widths[bounds[1:] - 1]  # the largest of each
+    rows = _rows(batch_tokens, group_widths)
+    per_pair = group_widths + BATCH_COST * batch_tokens / rows
+    costs = (bounds[1:] - bounds[:-1, np.newaxis]) * per_pair  # of the run [begin, end]
+    costs[np.tril_indices(groups, -1)] = np.inf
+    # The lowest cost of the first groups in 1, 2, ... runs, and where the last of these
+    # runs begins.
+    lowest = costs[0]
+    last_begins = [np.zeros(groups, np.int64)]
+    for _ in range(1, min(max_runs, groups)):
+        totals = np.append(np.inf, lowest[:-1])[:, np.newaxis] + costs
+        last_begins.append(totals.argmin(axis=0))
+        lowest = totals.min(axis=0)
+    begin, cuts = groups, []
+    for begins in last_begins[::-1]:
+        cuts.append(int(bounds[begin]))
+        begin = int(begins[begin - 1])
+    return cuts[::-1]
+
+
+def _group_bounds(widths: np.ndarray) -> np.ndarray:
+    """Find the bounds of groups of sorted pairs, int64 [groups + 1].
+
+    Pairs of equal width are in one group. If there are more than MAX_GROUPS different
+    widths, neighbours are joined, the rarest first.
+
+    Args:
+      widths: int64 [pairs].
+    """
+    changes = np.flatnonzero(np.diff(widths)) + 1
+    if len(changes) >= MAX_GROUPS:
+        sizes = np.diff(np.append(changes, len(widths)))
+        kept = np.argsort(-sizes, kind="stable")[: MAX_GROUPS - 1]
+        changes = np.sort(changes[kept])
+    return np.array([0, *changes, len(widths)], np.int64)
 
 
 def shard_count(count: int, workers: int) -> int:
@@ -485,7 +645,8 @@ class Shards:
         index = turn * self.workers + self.worker
         begin = self._begin(index, len(pairs))
         end = self._begin(index + 1, len(pairs))
-        return split.batch(pairs[begin:end], k + index * SHARD_STRIDE)
+        number = k + index * SHARD_STRIDE
+        return split.batch(pairs[begin:end], number, self.plan.widths(k))
 
     def _begin(self, index: int, size: int) -> int:
         """Compute the first pair of a shard in a batch of `size` pairs.
@@ -515,7 +676,9 @@ def evaluation_dataset(split: Split, plan: BatchPlan) -> tf.data.Dataset:
       A dataset of `Batch`.
     """
     numbers = tf.data.Dataset.range(len(plan))
-    return _make_dataset(numbers, lambda k: split.batch(plan.batch(k), k))
+    return _make_dataset(
+        numbers, lambda k: split.batch(plan.batch(k), k, plan.widths(k))
+    )
 
 
 def _make_dataset(

@@ -21,7 +21,9 @@ import numpy as np
 
 ITERATIONS = 5
 LIKELY = 0.1  # p(target word | source word) of a counterpart in the reference
-POSSIBLE = 0.01  # of a counterpart in the translation: enough not to blame it
+# The product of both probabilities of a counterpart in the translation. One alone says
+# little: rare words collect what stands beside them.
+MUTUAL = 0.003
 STEM = 4  # letters that two forms of a word share
 NUM_FREQUENT = 60  # source words that are not judged: articles, prepositions, …
 
@@ -103,8 +105,9 @@ class Judge:
         if not counterparts:
             return None
         return not any(
-            self._forward.probability(word, other) >= POSSIBLE
-            or self._backward.probability(other, word) >= POSSIBLE
+            self._forward.probability(word, other)
+            * self._backward.probability(other, word)
+            >= MUTUAL
             or any(other[:STEM] == best[:STEM] for best in counterparts)
             for other in tokenize(translation)
         )

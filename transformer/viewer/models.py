@@ -317,4 +317,5 @@ def describe_model(hp, logdir: str, name: str, languages: Sequence[str]) -> Dict
         "beam": hp.num_hypotheses,
         "languages": languages,
         "lengthPenalty": hp.length_penalty,
+        "sourceVocabulary": hp.source_vocab_size,
     }

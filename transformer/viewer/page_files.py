@@ -156,13 +156,18 @@ def _inspect_line(model, index: int, line: str) -> List[Dict[str, Any]]:
     """Inspect the translations of a line that the page can show, the best one first."""
     best_request = SentenceRequest(line)
     [best] = model.inspect([best_request])
+    target = best["target"]["ids"][:-1]
+    best["choices"] = model.list_words(
+        [
+            SentenceRequest(line, target=target, word=word)
+            for word in range(len(best["target"]["spans"]) - 1)
+        ]
+    )
     requests = [
         SentenceRequest(line, target=translation["ids"])
         for translation in best["nBest"][1:]
     ]
-    requests += [
-        SentenceRequest(line, *choice) for choice in _choose_alternatives(best)
-    ]
+    requests += [SentenceRequest(line, *choice) for choice in _choose_words(best)]
     return [
         {
             "model": index,
@@ -176,24 +181,21 @@ def _inspect_line(model, index: int, line: str) -> List[Dict[str, Any]]:
     ]
 
 
-def _choose_alternatives(inspection: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
-    """Return the (prefix, target) of the likeliest alternatives of each word.
+def _choose_words(inspection: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
+    """Return the (prefix, target) of the likeliest choices for each word.
 
-    These are the requests that the page makes: they keep the words before, and decode
-    the rest again or end the translation there.
+    These are the requests that the page makes: they keep the words up to the choice,
+    and decode the rest again or end the translation there.
     """
-    ids = inspection["target"]["ids"]
-    eos = ids[-1]
+    target = inspection["target"]
     choices = []
-    for begin, _ in inspection["target"]["spans"]:
-        alternatives = [
-            (piece, probability)
-            for piece, _, probability in inspection["alternatives"][begin]
-            if piece != ids[begin]
+    for (_, end), words in zip(target["spans"], inspection["choices"]):
+        others = [
+            word for word in words if word["isEnd"] or word["ids"] != target["ids"][:end]
         ]
-        for piece, probability in alternatives[:ALTERNATIVES_PER_WORD]:
-            before = ids[:begin]
-            choice = ([], before) if piece == eos else ([*before, piece], None)
-            choices.append((probability, choice))
+        for word in others[:ALTERNATIVES_PER_WORD]:
+            ids = word["ids"]
+            choice = ([], ids) if word["isEnd"] else (ids, None)
+            choices.append((word["probability"], choice))
     choices.sort(key=lambda choice: -choice[0])
     return [choice for _, choice in choices[:MAX_ALTERNATIVES]]

@@ -1,6 +1,11 @@
 // The two panes: the text, and its translation, whose sentences and words can be chosen.
 
 const UNSURE = 0.5; // a word with a smaller probability is named below the translation
+// A source word was perhaps left out if without it the log-probability of the translation falls
+// by less than this; see docs/seeing.md for how often that is right.
+const LEFT_OUT = -0.3;
+const LEFT_OUT_LETTERS = 4; // a run of such words has a longer one that is not frequent
+const FREQUENT = 0.1; // the share of the vocabulary, from its beginning, that is frequent
 const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
 
 // The translation of the whole text, a span for each sentence. The words of the inspected
@@ -94,17 +99,46 @@ function showRemarks(inspection, count) {
   byId("remarks").textContent = remarks.join(" ");
 }
 
-// The remarks on a translation: words of which the model is not sure, and words of the source
-// that it cannot read.
+// The remarks on a translation: words of which the model is not sure, words of the source that
+// it cannot read, and words that it perhaps left out.
 function describeDoubts(inspection) {
   const quote = (words) => words.map((word) => `“${word}”`).join(", ");
   const probabilities = inspection.probabilities(true);
   const unsure = inspection.data.target.words.slice(0, -1).filter((_, i) => probabilities[i] < UNSURE);
+  const { source, without } = inspection.data;
+  const leftOut = without ? findLeftOut(source.words, without, (i) => isRareWord(inspection, i)) : [];
   const unknown = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
   return [
     unsure.length > 0 && `Not sure: ${unsure.length > MAX_UNSURE ? `${unsure.length} words` : quote(unsure)}.`,
     unknown.length > 0 && `Not in the vocabulary, so the model cannot read it: ${quote(unknown)}.`,
+    leftOut.length > 0 && `Perhaps left out: ${quote(leftOut)}.`,
   ].filter(Boolean);
+}
+
+// Runs of source words that the translation does not need, as texts. `without`: the effect of
+// each word. isRare: whether a word is a content word.
+function findLeftOut(words, without, isRare) {
+  const runs = [];
+  let run = [];
+  [...without, null].forEach((row, i) => {
+    if (row && row.reduce((a, b) => a + b, 0) > LEFT_OUT) {
+      run.push(i);
+    } else {
+      runs.push(run);
+      run = [];
+    }
+  });
+  return runs.filter((indices) => indices.some(isRare)).map((indices) => indices.map((i) => words[i]).join(" ").replace(/[.,;:!?]$/, ""));
+}
+
+// Whether a source word is long, and no frequent one such as an article: the pieces of a
+// vocabulary are sorted by frequency.
+function isRareWord(inspection, i) {
+  const { words, pieces, ids, spans } = inspection.data.source;
+  const [start, end] = spans[i];
+  const places = Array.from({ length: end - start }, (_, j) => start + j).filter((place) => /[\p{L}\p{N}]/u.test(pieces[place]));
+  const isFrequent = places.length === 1 && ids[places[0]] < FREQUENT * page.models[inspection.model].sourceVocabulary;
+  return (words[i].match(/[\p{L}\p{N}]/gu) ?? []).length > LEFT_OUT_LETTERS && !isFrequent;
 }
 
 function showCounter() {

@@ -3,6 +3,7 @@
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two attempts to reach the server
 const SETTLED = 2000; // milliseconds after which a sentence has its place in the history
+const SHORT = 25; // words of a sentence whose words are left out without being asked
 
 function showStatus(text, isBad = false) {
   byId("status").textContent = text;
@@ -116,14 +117,21 @@ function lightWords() {
 }
 
 // The effect of leaving out words takes longer than the rest, so it is computed when its
-// section comes into view; a file has it.
+// section comes into view, or when a sentence that is not long has stayed for a while; a file
+// has it.
 async function showWithout(inspection, signal) {
   if (!inspection.data.without) {
-    await becomeVisible(byId("without"));
+    const isShort = inspection.data.source.words.length <= SHORT;
+    await Promise.race([becomeVisible(byId("without")), ...isShort ? [wait(SETTLED)] : []]);
     signal.throwIfAborted();
     inspection.data.without = await page.source.leaveOutWords(inspection, signal);
     showBars();
+    showRemarks(inspection, page.translation.sentences.length);
   }
+}
+
+function wait(milliseconds) {
+  return new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 }
 
 // Translate the text, unless that has been done. Show the translation at once: its

@@ -1,0 +1,257 @@
+"""The two panes of the page, in a real browser: what a translator does."""
+
+import json
+
+import pytest
+from browser import Browser, needs_browser
+from serving import serve, url
+from test_page import (
+    DATA,
+    SILENT,
+    VIOLATIONS,
+    open_frozen_page,
+    open_model_page,
+    read_axe,
+    type_text,
+    write_text,
+)
+
+from transformer import hparams
+from transformer.viewer.inspection import list_choices
+from transformer.viewer.models import Model
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread_only"),
+    needs_browser,
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def model(trained):
+    model = Model(hparams.load(trained), trained)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    with serve([model]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser, server):
+    """The page of a server, with a sentence; the browser reports no error."""
+    browser.open(url(server))
+    type_text(browser, "1 2 3 4 5")
+    yield browser
+    assert browser.errors() == []
+
+
+LIST = "[...document.querySelectorAll('#word-list button')]"
+
+
+def open_list(browser, word):
+    """Click a word of the translation; return what the list below it says."""
+    browser.click(f"#translation [data-word='{word}']")
+    browser.until(f"{LIST}.length > 0")
+    return browser.run(f"{LIST}.map((button) => button.firstChild.textContent)")
+
+
+def check_list(browser, model, word):
+    """Take the second choice for a word of “1 2 3 4 5”; return the ids before."""
+    ids = browser.run(f"{DATA}.target.ids.slice(0, -1)")
+    expected = list_choices(model.translator, "1 2 3 4 5", ids, word)
+    words = [choice.word or "⟨end⟩" for choice in expected]
+    assert open_list(browser, word) == words
+    assert browser.run("document.activeElement.dataset.choice") == "0"
+    taken = 0 if expected[0].ids != ids[: word + 1] else 1
+    if taken:
+        browser.press("ArrowDown")
+    browser.press("Enter")
+    kept = json.dumps(expected[taken].ids)
+    browser.until(
+        f"JSON.stringify({DATA}.target.ids.slice(0, {word + 1})) === '{kept}'"
+        f".replaceAll(' ', '') && {SILENT}"
+    )
+    assert browser.run("byId('word-list').hidden")
+    assert browser.run("document.activeElement.dataset.word") == str(word)
+    return ids
+
+
+def check_ids(browser, ids):
+    text = json.dumps(ids).replace(" ", "")
+    browser.until(f"JSON.stringify({DATA}.target.ids.slice(0, -1)) === '{text}'")
+
+
+UNDO = """document.activeElement.dispatchEvent(new KeyboardEvent(
+    'keydown', {key: 'z', ctrlKey: true, bubbles: true}))"""
+
+
+def test_a_word_is_replaced_by_another_and_put_back(page, model):
+    for undo in (UNDO, "history.back()"):
+        ids = check_list(page, model, 1)
+        page.run(undo)
+        check_ids(page, ids)
+        page.until(SILENT)
+    open_list(page, 0)
+    page.press("Escape")
+    assert page.run("byId('word-list').hidden")
+    assert page.run("document.activeElement.dataset.word") == "0"
+
+
+def test_a_page_with_a_model_lists_the_same_words(browser, model, tmp_path):
+    open_model_page(browser, tmp_path, model)
+    ids = check_list(browser, model, 1)
+    browser.run(UNDO)
+    check_ids(browser, ids)
+    assert browser.errors() == []
+
+
+def test_a_file_lists_the_words_that_it_has(browser, model, tmp_path):
+    open_frozen_page(browser, tmp_path, [model], ["1 2 3 4 5"])
+    ids = check_list(browser, model, 1)
+    browser.click("#translation [data-word='0']")  # of a choice, the file has no list
+    browser.until("byId('status').textContent.includes('not in the file')")
+    browser.run(UNDO)
+    check_ids(browser, ids)
+    assert browser.errors() == []
+
+
+def test_the_panes_are_beside_each_other_if_there_is_room(page):
+    boxes = """['source-pane', 'target-pane'].map((id) => {
+        const {left, top, width, height} = byId(id).getBoundingClientRect();
+        return [left, top, width, height]; })"""
+    sizes = {}
+    for width in (1260, 899, 360):
+        page.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        source, target = sizes[width] = page.run(boxes)
+        assert source[2] == target[2] and min(source[3], target[3]) >= 150
+        assert page.run("document.documentElement.scrollWidth") <= width
+        is_beside = source[1] == target[1] and source[0] < target[0]
+        is_below = source[0] == target[0] and source[1] < target[1]
+        assert (is_beside, is_below) == (width >= 900, width < 900)
+    assert sizes[1260][0][2] == 578
+    style = "getComputedStyle(byId('{}')).{}"
+    for name in ("text", "translation"):
+        assert page.run(style.format(name, "fontSize")) == "18px"
+
+
+def test_the_box_counts_offers_examples_and_is_cleared(page, model):
+    write_text(page, "1 2 3 4 5 6")
+    assert page.run("byId('counter').textContent") == "11 / 20,000"
+    page.click("#show-examples")
+    examples = model.describe()["examples"]
+    shown = "[...document.querySelectorAll('#examples button')]"
+    assert page.run(f"{shown}.map((button) => button.textContent)") == examples
+    page.click("#examples button")
+    page.until(f"page.inspection?.text === {json.dumps(examples[0])} && {SILENT}")
+    assert page.run("byId('examples').hidden")
+    page.click("#clear")
+    page.until("page.inspection === null")
+    assert page.run("[byId('text').value, byId('counter').textContent]") == [
+        "",
+        "0 / 20,000",
+    ]
+    assert page.run("document.activeElement.id") == "text"
+    assert not page.run("byId('examples').hidden")
+
+
+def test_sentences_are_chosen_by_the_keys_and_the_unsure_words_are_named(page):
+    write_text(page, "1 2 3\n4 5 6\n7 8 9")
+    page.run("document.querySelector('#translation [data-word=\"0\"]').focus()")
+    for _ in range(page.run("document.querySelectorAll('#translation .word').length")):
+        page.press("ArrowRight")
+    assert page.run("document.activeElement.dataset.sentence") == "1"
+    page.press("Enter")
+    page.until(f"page.inspection.text === '4 5 6' && {SILENT}")
+    unsure = page.run(
+        f"{DATA}.target.words.slice(0, -1).filter((_, i) =>"
+        "page.inspection.probabilities(true)[i] < 0.5)"
+    )
+    remark = page.run("byId('remarks').textContent")
+    assert bool(unsure) == ("Not sure" in remark)
+    assert len(unsure) > 3 or all(f"“{word}”" in remark for word in unsure)
+    page.run("page.inspection.data.logProbs.fill(0); show()")
+    number = page.run("byId('sentence-number').textContent")
+    assert number == "Sentence 2 of 3 · sure" and page.run("byId('remarks').hidden")
+
+
+def test_a_sentence_that_is_too_long_is_named_and_left(page):
+    long = "1 " * 300 + "2"
+    write_text(page, f"1 2 3\n{long}\n4 5")
+    assert page.run("document.querySelector('#translation .failed').lang") == "de"
+    assert page.run("byId('translation').textContent.includes('1 1 1 1')")
+    note = page.run("byId('failures').textContent")
+    assert note.startswith("Not translated: a sentence, from “1 1 1") and "256" in note
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '4 5' && {SILENT}")
+    page.events.clear()  # the browser complains of the refusal
+
+
+def test_words_are_left_out_unasked_if_the_sentence_is_short(page):
+    page.until(f"{DATA}.without")
+    write_text(page, "1 2 3 4 5 " * 6)
+    assert not page.run(f"{DATA}.without")
+    page.run(
+        f"{DATA}.without = {DATA}.source.words.slice(0, -1).map(() => [-2, 0.1]);"
+        f"{DATA}.source.words[3] = 'Fahrrad.'; {DATA}.without[2] = [-0.2, 0];"
+        f"{DATA}.without[3] = [0.1, 0]; page.models[0].sourceVocabulary = 0; show()"
+    )
+    assert "Perhaps left out: “3 Fahrrad”." in page.run("byId('remarks').textContent")
+    page.run("page.models[0].sourceVocabulary = 1e6; show()")  # all words are frequent
+    assert "left out" not in page.run("byId('remarks').textContent")
+
+
+def test_paper_has_a_line_for_each_step(page):
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    rows = page.run(
+        "[...byId('strip').rows].map((row) => [...row.cells].map((c) => c.innerText))"
+    )
+    words = page.run(f"{DATA}.target.words")
+    assert [row[1] for row in rows[1:]] == words
+    assert [row[0] for row in rows[1:]] == [str(i + 1) for i in range(len(words))]
+    probability = page.run("page.inspection.probabilities(true)[0]")
+    assert rows[1][2] == f"{probability:.2f}" and len(rows[1]) == 5
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.run("dispatchEvent(new Event('afterprint'))")
+
+
+STATES = {
+    "phone": {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True},
+    "200 %": {"width": 640, "height": 450, "deviceScaleFactor": 2, "mobile": False},
+    "dark": {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False},
+}
+
+
+def test_axe_finds_no_violation_on_a_phone_in_the_dark_and_at_200_percent(page):
+    page.run(read_axe() + "; 0")
+    write_text(page, "1 2 3\n4 5 X 6")
+    for state, metrics in STATES.items():
+        page.call("Emulation.setDeviceMetricsOverride", **metrics)
+        page.run(f"view.theme = '{'dark' if state == 'dark' else 'light'}'; setTheme()")
+        open_list(page, 1)
+        assert page.run(VIOLATIONS) == [], state
+        width = page.run("document.documentElement.scrollWidth")
+        assert width <= metrics["width"], state
+    page.press("Escape")
+    page.call("Emulation.setDeviceMetricsOverride", **STATES["phone"])
+    assert not page.run("byId('tree').checkVisibility()")
+    page.click("#show-tree")
+    page.until("document.querySelector('#tree .node')?.checkVisibility()")
+    assert page.run("byId('show-tree').ariaExpanded") == "true"
+    assert page.run(VIOLATIONS) == []

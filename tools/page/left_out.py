@@ -2,29 +2,32 @@
 
     python tools/page/left_out.py --logdir logs/multi30k \
         --train data/multi30k/train.de data/multi30k/train.en \
-        --lines data/multi30k/dev.de data/multi30k/dev.en --show 50
+        --texts data/multi30k/dev.de data/multi30k/dev.en --show 50
 
 The page names a run of source words whose loss changes the log-probability of the
-translation little (`leftOut` of viewer/page/panes.js). Whether a word was left out is
-judged without the model: IBM model 1, trained on the training text, says which target
-words are counterparts of a source word. A word was left out if the reference has a
-counterpart of it and the translation has none. Words without a counterpart in the
+translation little (`findLeftOut` of viewer/page/panes.js). Whether a word was left out
+is judged without the model: IBM model 1, trained on the training text, says which
+target words are counterparts of a source word. A word was left out if the reference has
+a counterpart of it and the translation has none. Words without a counterpart in the
 reference are not judged. A run counts as right if one of its judged words was left out.
 """
 
 import argparse
 import json
 import os
+import random
 import re
 
 import numpy as np
 
+LIMIT, LETTERS = -0.3, 4  # those of the page
 ITERATIONS = 5
 LIKELY = 0.1  # p(target word | source word) of a counterpart in the reference
 # The product of both probabilities of a counterpart in the translation. One alone says
 # little: rare words collect what stands beside them.
 MUTUAL = 0.003
 STEM = 4  # letters that two forms of a word share
+FREQUENT = 0.1  # the share of the vocabulary whose pieces are frequent words
 NUM_FREQUENT = 60  # source words that are not judged: articles, prepositions, …
 
 
@@ -114,7 +117,7 @@ class Judge:
 
 
 def measure_lines(logdir, lines):
-    """Return (words, translation, effect of each word) of each line."""
+    """Return (words, translation, effects, whether a word is rare) of each line."""
     from transformer import hparams
     from transformer.text.words import split_into_words
     from transformer.translator import Translator
@@ -133,21 +136,33 @@ def measure_lines(logdir, lines):
             tokens = split_into_words(vocabularies.source, source)
             effects = leave_out_words(translator, source, targets[i], tokens.spans)
             text = translator.translation(targets[i], 0.0).text
-            measured.append((tokens.words, text, effects.sum(-1).tolist()))
+            limit = FREQUENT * vocabularies.source.size
+            is_rare = [
+                not is_frequent(tokens.pieces[begin:end], source[begin:end], limit)
+                for begin, end in tokens.spans
+            ]
+            measured.append((tokens.words, text, effects.sum(-1).tolist(), is_rare))
     return measured
 
 
-def find_runs(words, effects, limit, letters):
+def is_frequent(pieces, ids, limit):
+    """Return whether a word is one of the first pieces of the vocabulary."""
+    places = [i for i, piece in enumerate(pieces) if re.search(r"[^\W_]", piece)]
+    return len(places) == 1 and ids[places[0]] < limit
+
+
+def find_runs(words, effects, is_rare, limit, letters):
     """Return the runs of words that the page names: lists of indices.
 
-    The twin of `leftOut` in viewer/page/panes.js.
+    The twin of `findLeftOut` in viewer/page/panes.js.
     """
     runs, run = [], []
     for i, effect in enumerate([*effects, -np.inf]):
         if effect > limit:
             run.append(i)
         else:
-            if any(len(re.sub(r"\W", "", words[j])) > letters for j in run):
+            sizes = [len(re.sub(r"\W", "", words[j])) for j in run if is_rare[j]]
+            if max(sizes, default=0) > letters:
                 runs.append(run)
             run = []
     return runs
@@ -158,11 +173,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--logdir", required=True)
     parser.add_argument("--train", nargs=2, required=True)
-    parser.add_argument("--lines", nargs=2, required=True)
+    parser.add_argument("--texts", nargs=2, required=True)
     parser.add_argument("--show", type=int, default=0)
     parser.add_argument("--cache", help="a file for what the model computed")
     args = parser.parse_args()
-    lines, references = map(read_lines, args.lines)
+    lines, references = map(read_lines, args.texts)
     if args.cache and os.path.exists(args.cache):
         with open(args.cache, encoding="utf-8") as file:
             measured = json.load(file)
@@ -174,22 +189,30 @@ def main():
     judge = Judge(*map(read_lines, args.train))
     verdicts = [
         [judge.is_left_out(word, reference, text) for word in words]
-        for (words, text, _), reference in zip(measured, references)
+        for (words, text, *_), reference in zip(measured, references)
     ]
     judged = [x for row in verdicts for x in row if x is not None]
     print(f"{len(judged):,} words judged, {sum(judged):,} of them left out")
     print("limit  letters  runs  judged  right  precision  lines")
     for letters in (0, 4):
-        for limit in (-1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0):
+        for limit in (-1.0, -0.5, -0.3, -0.2, 0.0):
             report(measured, verdicts, limit, letters)
+    examples = [
+        f"{' '.join(words[i] for i in run)} | {' '.join(words)} | {text}"
+        for words, text, effects, is_rare in measured
+        for run in find_runs(words, effects, is_rare, LIMIT, LETTERS)
+    ]
+    random.Random(1).shuffle(examples)
+    for example in examples[: args.show]:
+        print(example)
 
 
 def report(measured, verdicts, limit, letters):
     """Print one line of the table."""
     total = judged = right = 0
     lines = set()
-    for number, ((words, _, effects), row) in enumerate(zip(measured, verdicts)):
-        for run in find_runs(words, effects, limit, letters):
+    for number, ((words, _, *rest), row) in enumerate(zip(measured, verdicts)):
+        for run in find_runs(words, *rest, limit, letters):
             total += 1
             known = [row[i] for i in run if row[i] is not None]
             judged += bool(known)

@@ -191,7 +191,9 @@ def _choose_words(inspection: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
     choices = []
     for (_, end), words in zip(target["spans"], inspection["choices"]):
         others = [
-            word for word in words if word["isEnd"] or word["ids"] != target["ids"][:end]
+            word
+            for word in words
+            if word["isEnd"] or word["ids"] != target["ids"][:end]
         ]
         for word in others[:ALTERNATIVES_PER_WORD]:
             ids = word["ids"]

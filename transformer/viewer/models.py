@@ -1,7 +1,6 @@
 """Open log directories for the service and its page, and answer their requests."""
 
 import contextlib
-import functools
 import hashlib
 import os
 import warnings
@@ -91,6 +90,8 @@ class Model:
         self._examples = choose_dev_lines(hp.data, NUM_EXAMPLES)
         text = read_references(hp.data, references)
         self.test_sentences = TestSentences(text, self.translator)
+        self._is_train_open = False
+        self._training_pairs: Optional[TrainingPairs] = None
 
     def close(self) -> None:
         """Close the session."""
@@ -246,16 +247,14 @@ class Model:
         Returns:
           What `TrainingPairs.find` returns; None: the data folder is not there.
         """
+        if not self._is_train_open:  # it is opened when it is first searched
+            self._is_train_open = True
+            translator = self.translator
+            self._training_pairs = open_training_pairs(
+                translator.hp.data, self.logdir, translator.vocabularies
+            )
         pairs = self._training_pairs
         return [pairs and pairs.find(request.text) for request in requests]
-
-    @functools.cached_property
-    def _training_pairs(self) -> Optional[TrainingPairs]:
-        """The train split of the data folder, opened when it is first searched."""
-        translator = self.translator
-        return open_training_pairs(
-            translator.hp.data, self.logdir, translator.vocabularies
-        )
 
     def has_chosen_head(self) -> bool:
         """Tell whether an attention head was chosen to align words."""

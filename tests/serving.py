@@ -73,7 +73,7 @@ class Echo:
     def ablate(self, requests):
         return [
             {
-                "nBest": [{"text": request.text, "score": -1.0, "ids": [5, 6]}],
+                "nBest": [{"text": request.text, "score": -1.0, "ids": [5, 6, 7, 8]}],
                 "score": None if request.target is None else -2.0,
             }
             for request in requests

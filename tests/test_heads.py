@@ -256,7 +256,12 @@ def test_with_all_heads_the_translation_is_the_same(trained, lines):
         assert ablation.n_best == inspection.n_best
         assert ablation.best_ids == inspection.best_ids
         assert ablation.score == pytest.approx(ablation.n_best[0].score, abs=1e-6)
+        inspect_head(translator, lines[0], FIRST)
         assert len(graph.get_operations()) > num_ops
+        num_ops = len(graph.get_operations())
+        inspect_head(translator, lines[0], FIRST, padding=1)  # adds no op
+        ablate(translator, lines[0], [FIRST])
+        assert len(graph.get_operations()) == num_ops
         # The weights are those of the heat map, with padding and without.
         for padding in (0, 3):
             inspection = inspect_line(
@@ -320,5 +325,6 @@ def test_keys_and_values_may_have_other_widths(digits, lines, tmp_path):
         head = inspect_head(translator, lines[0], CROSS, target)
         assert [x.shape[1] for x in head[:3]] == [3, 3, 4]
         for row, alternatives in zip(logits, head.alternatives):
-            assert alternatives[0].logit == pytest.approx(row.max(), abs=1e-6)
+            for piece, _, logit, _ in alternatives:
+                assert logit == pytest.approx(row[piece], abs=1e-6)
         assert ablate(translator, lines[0], [CROSS]).n_best

@@ -136,16 +136,14 @@ def inspect_head(
     is_decoder = name.kind != "encoder"
 
     def pick(ops) -> Dict[str, Any]:
-        tensors: Dict[str, Any] = {
-            "heads": [x[0, name.head] for x in ops.heads[name.scope]]
-        }
+        tensors: Dict[str, Any] = {"heads": ops.heads[name.scope]}
         if is_decoder:
             scopes = list_scopes(hp)
             norms = [f"{scope}/ln/gamma" for scope in [*scopes, "decoder"]]
-            tensors["logits"] = ops.logits[0]
-            tensors["log_probs"] = ops.inspection.log_probs[0]
+            tensors["logits"] = ops.logits
+            tensors["log_probs"] = ops.inspection.log_probs
             tensors["kernel"] = ops.output_layer[0]
-            tensors["sums"] = {scope: ops.sums[scope][0] for scope in scopes}
+            tensors["sums"] = {scope: ops.sums[scope] for scope in scopes}
             tensors["gammas"] = {
                 norm: ops.variables[norm] for norm in norms if norm in ops.variables
             }
@@ -155,18 +153,21 @@ def inspect_head(
 
     sources = pad_line(source, padding)
     tensors = translator.probe(sources, [target] * len(sources), pick)
-    queries, keys, values, context = (np.float32(x) for x in tensors["heads"])
+    queries, keys, values, context = (
+        np.float32(x[0, name.head]) for x in tensors["heads"]
+    )
     alternatives: List[List[Alternative]] = []
     if is_decoder:
         projection = tensors.get("projection")
         outputs = project_head(context, name.head, hp.d_model, projection)
-        sums, gammas = tensors["sums"], tensors["gammas"]
+        sums = {scope: x[0] for scope, x in tensors["sums"].items()}
+        gammas = tensors["gammas"]
         states = carry_to_output(outputs, name.scope, hp, sums, gammas)
         kernel = np.float32(tensors["kernel"])
         for logits, state, pieces in zip(
-            tensors["logits"],
+            tensors["logits"][0],
             states,
-            likeliest_pieces(translator, tensors["log_probs"]),
+            likeliest_pieces(translator, tensors["log_probs"][0]),
         ):
             shares = state @ kernel[:, [piece for piece, _, _ in pieces]]
             alternatives.append(

@@ -102,7 +102,7 @@ function showRemarks(inspection, count) {
 // The remarks on a translation: words of which the model is not sure, words of the source that
 // it cannot read, and words that it perhaps left out.
 function describeDoubts(inspection) {
-  const quote = (words) => words.map((word) => `“${word}”`).join(", ");
+  const quote = (words) => words.map((word) => `“${word.replace(/[.,;:!?]$/, "")}”`).join(", ");
   const probabilities = inspection.probabilities(true);
   const unsure = inspection.data.target.words.slice(0, -1).filter((_, i) => probabilities[i] < UNSURE);
   const { source, without } = inspection.data;
@@ -128,7 +128,7 @@ function findLeftOut(words, without, isRare) {
       run = [];
     }
   });
-  return runs.filter((indices) => indices.some(isRare)).map((indices) => indices.map((i) => words[i]).join(" ").replace(/[.,;:!?]$/, ""));
+  return runs.filter((indices) => indices.some(isRare)).map((indices) => indices.map((i) => words[i]).join(" "));
 }
 
 // Whether a source word is long, and no frequent one such as an article: the pieces of a

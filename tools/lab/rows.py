@@ -206,8 +206,8 @@ MISTAKE_ROWS = [
         -29.5,
         patch=Patch(
             "text/batches.py",
-            "target_in=np.concatenate([begin, pad(targets)], axis=1),",
-            "target_in=pad_with_end(targets, eos),",
+            "target_in=np.concatenate([begin, pieces], axis=1),",
+            "target_in=pad_with_end(targets, eos, target_width),",
         ),
     ),
     Row(
@@ -216,8 +216,8 @@ MISTAKE_ROWS = [
         -20.0,
         patch=Patch(
             "text/batches.py",
-            "target_out=pad_with_end(targets, eos),",
-            "target_out=pad_with_end(targets, PAD),",
+            "target_out=pad_with_end(targets, eos, target_width),",
+            "target_out=pad_with_end(targets, PAD, target_width),",
         ),
     ),
     Row(

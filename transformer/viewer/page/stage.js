@@ -144,7 +144,8 @@ function showStage() {
   replaceChildren(byId("below"), makeBelow(scene, chooseStep));
   byId("above-name").textContent = { encoder: scene.layer ? `Layer ${scene.layer}` : "Source", decoder: "Read so far", cross: "Source" }[scene.kind];
   byId("below-name").textContent = scene.isTranslating ? "Translation" : `Layer ${scene.layer + 1}`;
-  byId("scene").textContent = `${KINDS[scene.kind].name}, layer ${scene.layer + 1}, ${typeof scene.head === "number" ? `head ${scene.head + 1}` : `${{ mean: "mean", max: "maximum" }[scene.head]} of ${inspection.heads} heads`}`;
+  const head = typeof scene.head === "number" ? `head ${scene.head + 1}` : `${scene.head === "max" ? "maximum" : "mean"} of ${inspection.heads} heads`;
+  byId("scene").textContent = `${KINDS[scene.kind].name}, layer ${scene.layer + 1}, ${head}`;
   byId("step-text").textContent = describeStep(scene, inspection);
   byId("lines").tabIndex = scene.isTranslating ? -1 : 0; // to scroll; otherwise the buttons do
   showRibbons(scene);

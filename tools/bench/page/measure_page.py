@@ -8,8 +8,8 @@ Each way is a page that is opened from a folder, in a Chromium of its own, with 
 tokenizer and the same search (viewer/page/), one thread, and the weights in the page.
 The pages translate the same sentences in turn; so do TensorFlow's Translator and, if it
 is installed, CTranslate2. A time is the fastest of --rounds for each sentence; the
-median over the sentences is printed. With float32 weights, all must find the same n
-best translations as TensorFlow, id by id.
+median over the sentences is printed. With float32 weights, all must find the ids of
+TensorFlow's n best translations.
 """
 
 import argparse

@@ -259,8 +259,8 @@ def report_end(lab: Lab, run: Run, status: int, count: str) -> bool:
         print(f"{name}: status {status}; see {log}", flush=True)
         return False
     line = lab.lines[-1]
-    found = f"; doctor: {', '.join(line['doctor'])}" if line["doctor"] else ""
-    print(f"{name}: BLEU {line['bleu']:.2f}{found}", flush=True)
+    findings = f"; doctor: {', '.join(line['doctor'])}" if line["doctor"] else ""
+    print(f"{name}: BLEU {line['bleu']:.2f}{findings}", flush=True)
     return True
 
 

@@ -86,8 +86,8 @@ def summarize(lines: List[Dict[str, Any]]) -> List[Result]:
     return results
 
 
-def agrees(result: Result) -> str:
-    """Say whether the difference has the sign of the paper's."""
+def compare_signs(result: Result) -> str:
+    """Say whether the difference has the sign of the paper's: a cell of the table."""
     paper = result.row.paper
     if paper is None:
         return ""
@@ -107,7 +107,7 @@ def make_cells(result: Result) -> List[str]:
         f"{result.difference:+.2f}{interval}",
         f"{row.expected:+.1f}",
         "" if row.paper is None else f"{row.paper:+.1f}",
-        agrees(result),
+        compare_signs(result),
         "" if result.dev_loss is None else f"{result.dev_loss:.3f}",
         ", ".join(f"{name} ({count})" for name, count in result.doctor.items()),
     ]

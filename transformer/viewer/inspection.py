@@ -270,7 +270,12 @@ def _allowed_keys(num_real, source_length, target_length):
 
 
 def likeliest_pieces(translator, log_probs):
-    """Return the likeliest (id, piece, probability) at each position, best first."""
+    """Return the likeliest (id, piece, probability) at each position, best first.
+
+    Args:
+      translator: a Translator.
+      log_probs: float [T, V].
+    """
     vocabulary = translator.vocabularies.target
     log_probs = log_probs.copy()
     log_probs[:, list(vocabulary.forbidden)] = NEVER
@@ -348,7 +353,7 @@ def leave_out_words(translator, source, target, spans, target_log_probs=None):
 
 
 def choose_batch_size(translator, source, target) -> int:
-    """Choose how many copies of a sentence, with its target, make a batch."""
+    """Choose how many copies of a sentence, with its target, are in a batch."""
     longest = max(len(source), len(target), FULL_LENGTH)
     return max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
 

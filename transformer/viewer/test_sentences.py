@@ -16,7 +16,9 @@ MAX_SENTENCES = 3000  # the first ones of a longer text
 BATCH_SIZE = 16  # of an answer: other requests wait for no more than these
 
 
-def read_references(data: str, paths: Optional[Sequence[str]] = None):
+def read_references(
+    data: str, paths: Optional[Sequence[str]] = None
+) -> Optional[ParallelText]:
     """Return the ParallelText of two files, or of the test or dev split, or None.
 
     Args:
@@ -54,7 +56,7 @@ class TestSentences:
         self._lock = threading.Lock()
 
     def translate(self, indices: Sequence[int]) -> List[Dict[str, Any]]:
-        """Return sentences, each with its reference, its translation, and chrF of it.
+        """Return sentences, each with its reference, its translation and its chrF.
 
         Args:
           indices: which sentences; each is translated once.

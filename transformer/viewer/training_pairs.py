@@ -104,26 +104,32 @@ class TrainingPairs:
         }
         is_rarest = np.zeros(len(self._counts), bool)
         is_rarest[[words[word][i] for word, i in rarest.items()]] = True
-        found: Dict[str, List[np.ndarray]] = {word: [] for word in words}
+        chunks: Dict[str, List[np.ndarray]] = {word: [] for word in words}
         for pairs, ids in self._split.source_chunks():
             places = np.flatnonzero(is_rarest[ids])
             for word, pieces in words.items():
-                at = places[ids[places] == pieces[rarest[word]]] - rarest[word]
-                found[word].append(pairs[self._match(ids, at, pieces)])
+                starts = places[ids[places] == pieces[rarest[word]]] - rarest[word]
+                chunks[word].append(pairs[self._match(ids, starts, pieces)])
         return [
-            WordMatches(word, np.unique(np.concatenate(chunks)))
-            for word, chunks in found.items()
+            WordMatches(word, np.unique(np.concatenate(matches)))
+            for word, matches in chunks.items()
         ]
 
-    def _match(self, ids, at, pieces):
-        """Return the places, among `at`, where these pieces are a whole word."""
-        at = at[(at >= 0) & (at + len(pieces) <= len(ids))]
+    def _match(self, ids, starts, pieces):
+        """Return the places, among `starts`, where these pieces are a whole word.
+
+        Args:
+          ids: int [number of pieces], of many lines in a row.
+          starts: int [count], indices of `ids`; some may be outside.
+          pieces: the ids of the word.
+        """
+        starts = starts[(starts >= 0) & (starts + len(pieces) <= len(ids))]
         for i, piece in enumerate(pieces):
-            at = at[ids[at + i] == piece]
-        after = at + len(pieces)
+            starts = starts[ids[starts + i] == piece]
+        after = starts + len(pieces)
         is_inside = after < len(ids)
         goes_on = self._continues[ids[np.minimum(after, len(ids) - 1)]] & is_inside
-        return at[~goes_on]
+        return starts[~goes_on]
 
 
 def open_training_pairs(

@@ -126,7 +126,8 @@ def _follow(
     Args:
       nodes: every hypothesis of every step.
       ids: the pieces of the translation, with the end.
-      log_probs, ranks: of the pieces.
+      log_probs: float [T], of the pieces.
+      ranks: of the pieces, as in Explanation.
       hp: the settings of the search.
       limit: the largest number of pieces of a translation.
     """
@@ -150,7 +151,10 @@ def _follow(
 
 
 def _judge_missing(nodes, ids, step, log_probs, ranks, hp, limit):
-    """Return why a hypothesis that was open is not continued by its next piece."""
+    """Return why a hypothesis that was open is not continued by its next piece.
+
+    Args: as in `_follow`; `step` is the number of that piece, from 1.
+    """
     candidates = [node for node in nodes if node.step == step]
     if step > limit and step < len(ids):
         return Verdict(TOO_LONG, step, kept=limit)
@@ -165,7 +169,14 @@ def _judge_missing(nodes, ids, step, log_probs, ranks, hp, limit):
 
 
 def _judge_path(ids, best, log_probs, ranks, hp):
-    """Return why a search with one hypothesis left a translation for the best one."""
+    """Return why a search with one hypothesis left a translation for the best one.
+
+    Args:
+      ids, best: the pieces of both, with the end.
+      log_probs: float [T, V], of all pieces while the model reads the translation.
+      ranks: of its pieces, as in Explanation.
+      hp: the settings of the search.
+    """
     index = next((i for i, (a, b) in enumerate(zip(ids, best)) if a != b), None)
     if index is None:
         return Verdict(BEST)

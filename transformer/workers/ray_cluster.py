@@ -95,20 +95,20 @@ class Host:
         return f"{address}:{port}"
 
     def start(
-        self, command: List[str], variables: Dict[str, str], share: Tuple[int, int, int]
+        self, command: List[str], variables: Dict[str, str], room: Tuple[int, int, int]
     ) -> None:
         """Start the worker.
 
         Args:
           command: as in `start_workers`.
           variables: environment variables beside those of this process.
-          share: (its number among the workers of this machine, how many there is room
+          room: (its number among the workers of this machine, how many there is room
             for, how many cores each should have), the last 0 for all cores.
 
         Raises:
           ProgramNotFound: this machine has no such program.
         """
-        rank, count, size = share
+        rank, count, size = room
         cores = share_of_cores(rank, max(count, count_cores() // size)) if size else []
         gpus = importlib.import_module("ray").get_gpu_ids()  # of this actor
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
@@ -370,7 +370,7 @@ class RayCluster:
         ]
 
     def _take_rooms(self, nodes, share, sockets):
-        """Give each worker cores of its own, until `sockets` is closed; see `start`."""
+        """Return the `room` of each worker (`Host.start`); `sockets` gives it back."""
         size = 0 if "GPU" in share else share["CPU"]
         counts: Dict[str, int] = collections.Counter()
         for node in self.list_nodes():

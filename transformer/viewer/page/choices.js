@@ -20,17 +20,27 @@ async function openChoices(button) {
     return;
   }
   if (page.inspection === inspection && list.dataset.word === word) {
-    const own = inspection.spans("target", true)[word][1]; // where the word ends
-    const isOwn = ({ ids, isEnd }) => !isEnd && ids.join() === inspection.data.target.ids.slice(0, own).join();
-    replaceChildren(list, inspection.choices[word].map((choice, i) => makeChoice(choice, i, isOwn(choice))));
+    const [, end] = inspection.spans("target", true)[word];
+    replaceChildren(list, inspection.choices[word].map((choice, i) => makeChoice(choice, i, isOwnWord(inspection, choice, end))));
     itemsOf(list)[0].focus({ preventScroll: true });
   }
 }
 
-function makeChoice({ word, probability, ids, isEnd }, index, isOwn) {
+// Whether a word of the list is the one that the translation has; its pieces are before `end`.
+function isOwnWord({ data }, { ids, isEnd }, end) {
+  return !isEnd && ids.join() === data.target.ids.slice(0, end).join();
+}
+
+// The choice of a word: keep the words before it, and decode the rest again; or end there.
+function wordChoice({ ids, isEnd }) {
+  return isEnd ? { prefix: [], target: ids } : { prefix: ids, target: null };
+}
+
+function makeChoice(choice, index, isOwn) {
+  const { word, probability } = choice;
   const share = makeElement("span", { class: "share" });
   share.style.width = `${(100 * probability).toFixed(1)}%`;
-  const { onclick, ...attributes } = isOwn ? {} : choiceAttributes(isEnd ? { prefix: [], target: ids } : { prefix: ids, target: null });
+  const { onclick, ...attributes } = isOwn ? {} : choiceAttributes(wordChoice(choice));
   const take = () => { closeChoices(); onclick?.(); };
   return makeElement("button", { type: "button", class: isOwn ? "chosen" : null, "data-choice": index, "aria-current": isOwn ? "true" : null, onclick: take, ...attributes },
     makeElement("span", {}, word || "⟨end⟩"), makeElement("span", { class: "number" }, formatProbability(probability, CHOICE_DIGITS)), share);

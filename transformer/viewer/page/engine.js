@@ -140,10 +140,7 @@ class Engine {
   // Explain what became of an expected translation, which is text or ids without the end:
   // what `explanation_to_json` of why_not.py returns.
   explain({ text, target }) {
-    const source = this.encode(text);
-    if (source.length === 0) {
-      throw new Error("Refused: expected a sentence, got a line without pieces.");
-    }
+    const source = this.encodeSentence(text);
     const { nBest, nodes } = this.search(source, []);
     const expected = this.encodeTarget(target, nBest);
     this.checkIds(expected);

@@ -42,9 +42,13 @@ function makeWordButtons(inspection) {
 
 // The text of the translation that an inspection shows.
 function textOf(inspection) {
-  const { target, nBest } = inspection.data;
-  const displayed = target.ids.slice(0, -1).join();
-  return nBest.find(({ ids }) => ids.join() === displayed)?.text ?? target.words.slice(0, -1).join(" ");
+  return findDisplayed(inspection)?.text ?? inspection.data.target.words.slice(0, -1).join(" ");
+}
+
+// The one of the n best that an inspection shows; undefined if it shows none of them.
+function findDisplayed({ data }) {
+  const displayed = data.target.ids.slice(0, -1).join();
+  return data.nBest.find(({ ids }) => ids.join() === displayed);
 }
 
 function showTranslation() {

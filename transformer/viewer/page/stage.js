@@ -69,8 +69,7 @@ function makeRibbons({ matrix, row }, above, below) {
 function findNextWords(inspection, [start, end], words) {
   const { target, alternatives, logProbs } = inspection.data;
   if (words) {
-    const own = target.ids.slice(0, end).join();
-    return words.map(({ word, probability, ids, isEnd }) => ({ label: word || "⟨end⟩", probability, isChosen: !isEnd && ids.join() === own, choice: isEnd ? { prefix: [], target: ids } : { prefix: ids, target: null } }));
+    return words.map((choice) => ({ label: choice.word || "⟨end⟩", probability: choice.probability, isChosen: isOwnWord(inspection, choice, end), choice: wordChoice(choice) }));
   }
   const chosen = target.ids[start];
   const pieces = alternatives[start].some(([id]) => id === chosen)

@@ -63,19 +63,13 @@ function joinNames(heads) {
 function describeAblation(inspection, off, { nBest: [best], score }) {
   const [before, after] = [textOf(inspection), best.text].map((text) => text.split(" "));
   const isCommon = findCommonWords(before, after)[1];
-  const was = scoreOf(inspection);
+  const was = findDisplayed(inspection)?.score ?? null;
   return [
     `Without ${joinNames(off)}: `,
     makeElement("span", { class: "ablated", dir: "auto", lang: languageOf("target") }, after.flatMap((word, i) => [isCommon[i] ? word : makeElement("mark", {}, word), " "])),
     makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, formatNumber(best.score) + (was === null ? "" : ` (was ${formatNumber(was)})`)),
     before.join() === after.join() ? ", the same translation." : `. The translation above would have ${formatNumber(score)}.`,
   ];
-}
-
-// The score of the translation, if it is one of the n best.
-function scoreOf({ data }) {
-  const ids = data.target.ids.slice(0, -1).join();
-  return data.nBest.find((best) => best.ids.join() === ids)?.score ?? null;
 }
 
 async function tryAll() {

@@ -31,13 +31,15 @@ def estimate_memory(tensors: int, hp: HParams, num_shapes: int, threads: int) ->
       tensors: the bytes of its tensors, from `estimate_footprint`.
       hp: the settings.
       num_shapes: the number of shapes of batches.
-      threads: how many compute side by side.
+      threads: the number of threads that compute side by side.
     """
     if has_gpu():
         return tensors
-    few = hp.batch_shapes > 0
-    wasted = WASTED_SHARE_OF_FEW_SHAPES if few else WASTED_SHARE
-    products = num_shapes * (PRODUCTS_OF_SQUARE_SHAPE if few else PRODUCTS_OF_SHAPE)
+    if hp.batch_shapes > 0:
+        wasted, products_of_shape = WASTED_SHARE_OF_FEW_SHAPES, PRODUCTS_OF_SQUARE_SHAPE
+    else:
+        wasted, products_of_shape = WASTED_SHARE, PRODUCTS_OF_SHAPE
+    products = num_shapes * products_of_shape
     product_bytes = AVX512_PRODUCT_BYTES if has_avx512() else PRODUCT_BYTES
     compiled = threads * min(products, MAX_PRODUCTS) * product_bytes
     return PROCESS_BYTES + int(tensors * (1 + wasted)) + compiled * uses_onednn()

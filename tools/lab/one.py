@@ -2,8 +2,9 @@
 
     python tools/lab/one.py SPEC.json
 
-SPEC.json is a `Run`; the result, an object, is written to the file `result` in it. The
-row's patch is applied before anything of the package is imported.
+SPEC.json describes the run: `Lab.start` writes it. The result, an object, is written to
+the file that its field `result` names. The row's patch is applied before anything of
+the package is imported.
 """
 
 import dataclasses

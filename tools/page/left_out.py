@@ -214,9 +214,9 @@ def report(measured, verdicts, limit, letters):
     for number, ((words, _, *rest), row) in enumerate(zip(measured, verdicts)):
         for run in find_runs(words, *rest, limit, letters):
             total += 1
-            known = [row[i] for i in run if row[i] is not None]
-            judged += bool(known)
-            right += any(known)
+            of_run = [row[i] for i in run if row[i] is not None]
+            judged += bool(of_run)
+            right += any(of_run)
             lines.add(number)
     precision = right / judged if judged else float("nan")
     print(

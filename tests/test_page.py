@@ -92,7 +92,7 @@ def choose_piece(browser, place, piece):
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
     [n_best] = models[0].translate([SentenceRequest("1 2 3 4 5")])
     texts = page.run(
-        "[...document.querySelectorAll('#nbest button')].map(b => b.textContent)"
+        "[...document.querySelectorAll('#nbest [data-rank]')].map(b => b.textContent)"
     )
     assert texts == [translation["text"] or "(empty)" for translation in n_best]
     type_text(page, "5 4 3 2")
@@ -679,7 +679,7 @@ def test_the_words_of_both_sides_have_their_language(page):
         ("#text", "de"),
         ("#translation", "en"),
         ("#words .text", "en"),
-        ("#nbest button", "en"),
+        ("#nbest [data-rank]", "en"),
         ("#chips [data-chip^=row]", "en"),
         ("#chips [data-chip^=column]", "de"),
         ("#bars .bar > span:first-child", "de"),

@@ -154,7 +154,7 @@ def inspect_head(
     sources = pad_line(source, padding)
     tensors = translator.probe(sources, [target] * len(sources), pick)
     queries, keys, values, context = (
-        np.float32(x[0, name.head]) for x in tensors["heads"]
+        x[0, name.head].astype(np.float32) for x in tensors["heads"]
     )
     alternatives: List[List[Alternative]] = []
     if is_decoder:
@@ -163,7 +163,7 @@ def inspect_head(
         sums = {scope: x[0] for scope, x in tensors["sums"].items()}
         gammas = tensors["gammas"]
         states = carry_to_output(outputs, name.scope, hp, sums, gammas)
-        kernel = np.float32(tensors["kernel"])
+        kernel = tensors["kernel"].astype(np.float32)
         for logits, state, pieces in zip(
             tensors["logits"][0],
             states,

@@ -166,7 +166,7 @@ class Model:
         """
         return [
             round_floats(
-                leave_out_each(self.translator, request.text, request.target or [])
+                leave_out_each(self.translator, request.text, request.target_ids or [])
             )
             for request in requests
         ]
@@ -184,7 +184,10 @@ class Model:
                     "isEnd": choice.is_end,
                 }
                 for choice in list_choices(
-                    self.translator, request.text, request.target or [], request.word
+                    self.translator,
+                    request.text,
+                    request.target_ids or [],
+                    request.word,
                 )
             ]
             for request in requests
@@ -198,7 +201,7 @@ class Model:
                     self.translator,
                     request.text,
                     HeadName(*request.heads[0]),
-                    request.target,
+                    request.target_ids,
                     request.prefix,
                     request.padding,
                 )
@@ -214,7 +217,7 @@ class Model:
                     self.translator,
                     request.text,
                     [HeadName(*head) for head in request.heads],
-                    request.target,
+                    request.target_ids,
                     request.prefix,
                 )
             )
@@ -225,7 +228,7 @@ class Model:
         """Switch off each head alone; see `heads.ablate_each`."""
         return [
             round_floats(
-                ablate_each(self.translator, request.text, request.target or [])
+                ablate_each(self.translator, request.text, request.target_ids or [])
             )
             for request in requests
         ]
@@ -254,7 +257,7 @@ class Model:
                 translator.hp.data, self.logdir, translator.vocabularies
             )
         pairs = self._training_pairs
-        return [pairs and pairs.find(request.text) for request in requests]
+        return [pairs.find(request.text) if pairs else None for request in requests]
 
     def has_chosen_head(self) -> bool:
         """Tell whether an attention head was chosen to align words."""

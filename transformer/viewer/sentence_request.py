@@ -1,6 +1,6 @@
 """What a client asks about one sentence."""
 
-from typing import NamedTuple, Sequence, Tuple, Union
+from typing import NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 
@@ -22,3 +22,8 @@ class SentenceRequest(NamedTuple):
     word: int = 0  # the index of the word of `target` whose choices are wanted
     # (kind, layer, head) of attention heads: see HeadName.
     heads: Sequence[Tuple[str, int, int]] = ()
+
+    @property
+    def target_ids(self) -> Optional[Sequence[int]]:
+        """The `target` of a request that does not take text."""
+        return cast(Optional[Sequence[int]], self.target)

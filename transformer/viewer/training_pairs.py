@@ -68,8 +68,12 @@ class TrainingPairs:
         order = np.argsort(-scores, kind="stable")[:NUM_CANDIDATES]
         pairs: Dict[Tuple[str, str], Dict[str, Any]] = {}
         for index in order[scores[order] > 0].tolist():
-            source = self._vocabularies.source.decode(self._split.source(index))
-            target = self._vocabularies.target.decode(self._split.target(index))
+            source = self._vocabularies.source.decode(
+                self._split.source(index).tolist()
+            )
+            target = self._vocabularies.target.decode(
+                self._split.target(index).tolist()
+            )
             shared = [match.word for match in words if index in match.pairs]
             pairs.setdefault(
                 (source, target), {"source": source, "target": target, "shared": shared}

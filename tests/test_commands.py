@@ -41,6 +41,8 @@ NOT_RUN = {
     r"tools/docs/elsewhere\.py": "test_elsewhere",
     r"tools/page/left_out\.py": "on Multi30k: test_left_out",
     r"tools/peers/peers\.py": "it fetches tensor2tensor",
+    r"tools/bench/page/measure_page\.py": "it needs engines from npm",
+    r"tools/bench/page/compare_ids\.py": "it translates a whole split twice",
     r"tools/bench/service\.py": "it measures a service that runs",
     r"tools/bench/engines\.py": "it refuses a model that learned nothing",
     r"examples/serving_client\.py": "to a service that runs: test_savedmodel",

@@ -584,8 +584,8 @@ def _group_bounds(widths: np.ndarray) -> np.ndarray:
     changes = np.flatnonzero(np.diff(widths)) + 1
     if len(changes) >= MAX_GROUPS:
         sizes = np.diff(np.append(changes, len(widths)))
-        kept = np.argsort(-sizes, kind="stable")[: MAX_GROUPS - 1]
-        changes = np.sort(changes[kept])
+        commonest = np.argsort(-sizes, kind="stable")[: MAX_GROUPS - 1]
+        changes = np.sort(changes[commonest])
     return np.array([0, *changes, len(widths)], np.int64)
 
 

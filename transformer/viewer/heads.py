@@ -261,10 +261,10 @@ def ablate(
     source = encode_line(translator, line)
     [prefix] = translator.encode_prefixes([prefix], [line])
     off = [[(name.scope, name.head) for name in heads]]
-    [given] = translator.encode_prefixes([list(target or ())], [line], "target")
+    [scored] = translator.encode_prefixes([list(target or ())], [line], "target")
     hypotheses, score = translator.probe(
         [source],
-        [given],
+        [scored],
         lambda ops: (ops.hypotheses, ops.inspection.scores),
         off,
         [prefix],

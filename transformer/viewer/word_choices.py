@@ -94,8 +94,9 @@ def _make_choice(vocabulary, ids, begin, end, log_prob):
     """Return a WordChoice whose word has the ids from `begin` to `end`."""
     is_end = ids[-1] == vocabulary.eos
     words = split_into_words(vocabulary, ids[begin:end]).words
-    kept = ids[:-1] if is_end else ids
-    return WordChoice("".join(words), float(np.exp(log_prob)), list(kept), is_end)
+    without_end = ids[:-1] if is_end else ids
+    probability = float(np.exp(log_prob))
+    return WordChoice("".join(words), probability, list(without_end), is_end)
 
 
 def _read_log_probs(

@@ -104,9 +104,9 @@ function makeHypotheses(inspection, count) {
   const { nodePieces, target } = inspection.data;
   const displayed = target.ids.slice(0, count).join();
   const hypotheses = hypothesesAfter(inspection, count);
-  const kept = hypotheses.filter(({ isDropped }) => !isDropped);
-  const dropped = hypotheses.slice(kept.length, kept.length + STAGE.numDropped);
-  return [...kept, ...dropped].map(({ node, ids, isDropped }) => {
+  const remaining = hypotheses.filter(({ isDropped }) => !isDropped);
+  const dropped = hypotheses.slice(remaining.length, remaining.length + STAGE.numDropped);
+  return [...remaining, ...dropped].map(({ node, ids, isDropped }) => {
     const before = ids.slice(0, -1).map((id) => nodePieces[id]).join("").replaceAll("▁", " ").trimStart();
     const newest = nodePieces[node.id].replaceAll("▁", " ").replace("⟨", " ⟨"); // the end
     const ending = [...before].length > STAGE.numEnding ? `…${[...before].slice(-STAGE.numEnding).join("")}` : before;

@@ -168,6 +168,26 @@ def trained(digits, tmp_path_factory):
     return logdir
 
 
+@pytest.fixture(scope="module")
+def model(trained):
+    """The model of `trained`, as the page inspects it."""
+    from transformer import hparams
+    from transformer.viewer.models import Model
+
+    model = Model(hparams.load(trained), trained)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser, whose tab each test opens again."""
+    from browser import Browser
+
+    with Browser() as browser:
+        yield browser
+
+
 @pytest.fixture(scope="session")
 def whole(digits, tmp_path_factory):
     """The log directory of a run that was not interrupted; do not write."""

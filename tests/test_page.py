@@ -8,7 +8,7 @@ import shutil
 
 import corpora
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from serving import serve, url
 
 from transformer import hparams
@@ -48,12 +48,6 @@ def models(trained):
 def server(models):
     with serve(models) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -6,14 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from serving import serve, url
 from test_page import VIOLATIONS, open_model_page, read_axe, type_text
 
 import transformer
-from transformer import hparams
 from transformer.viewer.heads import HeadName, ablate, ablate_each, inspect_head
-from transformer.viewer.models import Model
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -23,19 +21,6 @@ pytestmark = [
 
 LINE = "1 2 3 4 5"
 TARGET = "page.inspection.data.target.ids.slice(0, -1)"
-
-
-@pytest.fixture(scope="module")
-def model(trained):
-    model = Model(hparams.load(trained), trained)
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture(params=["server", "model"])

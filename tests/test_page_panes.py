@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from serving import serve, url
 from test_page import (
     DATA,
@@ -16,9 +16,7 @@ from test_page import (
     write_text,
 )
 
-from transformer import hparams
 from transformer.viewer.inspection import list_choices
-from transformer.viewer.models import Model
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -28,22 +26,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def model(trained):
-    model = Model(hparams.load(trained), trained)
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
 def server(model):
     with serve([model]) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture

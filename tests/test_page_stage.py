@@ -7,15 +7,13 @@ import re
 
 import corpora
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from serving import serve, url
 from test_page import VIOLATIONS, choose, open_model_page, read_axe, type_text
 
-from transformer import hparams
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
-from transformer.viewer.models import Model
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -39,19 +37,6 @@ SHOWN = """(() => {
         scrubber: Number(byId("scrubber").value),
     };
 })()"""
-
-
-@pytest.fixture(scope="module")
-def model(trained):
-    model = Model(hparams.load(trained), trained)
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

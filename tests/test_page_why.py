@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from serving import serve, url
 from test_page import VIOLATIONS, read_axe, type_text
 
@@ -14,7 +14,6 @@ from transformer.logdir import manifests
 from transformer.text.data_folder import choose_dev_lines, find_references
 from transformer.viewer.inspection import inspect_line
 from transformer.viewer.model_page import PAGE, make_model_page
-from transformer.viewer.models import Model
 from transformer.viewer.why_not import explain_line
 
 pytestmark = [
@@ -22,19 +21,6 @@ pytestmark = [
     needs_browser,
     pytest.mark.slow,
 ]
-
-
-@pytest.fixture(scope="module")
-def model(trained):
-    model = Model(hparams.load(trained), trained)
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture

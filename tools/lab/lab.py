@@ -289,7 +289,9 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", default="lab", metavar="DIR", help="written here [lab]")
+    parser.add_argument(
+        "--out", default="lab", metavar="DIR", help="written here [lab]"
+    )
     parser.add_argument("--text", metavar="DIR", help="has {train,dev}.{de,en}")
     parser.add_argument(
         "--rows",

@@ -60,6 +60,14 @@ hypothesis.configuration.set_hypothesis_home_dir(
 )
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their argument: gzip writes the time, and names must not change.
+
+    pytest-xdist refuses tests whose names differ between its processes.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(config, items):
     """Coverage is that of the quick tests: counting takes a third of the time."""
     if config.pluginmanager.hasplugin("pytest_cov"):

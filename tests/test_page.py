@@ -856,6 +856,46 @@ def test_the_page_opens_with_sentences_to_try(browser, server, models):
     assert browser.run(VIOLATIONS) == []
 
 
+def check_example(browser, text):
+    """The page shows a translated example, and the box is ready for another text."""
+    browser.until("page.inspection !== null && !byId('text').disabled")
+    assert browser.run("byId('text').value") == text
+    assert browser.run("document.querySelectorAll('#translation [data-word]').length")
+    browser.until("document.querySelectorAll('#bars .bar').length")
+    browser.until("getSelection().toString() === byId('text').value")
+    browser.type("5 4 3 2")  # it replaces the example
+    browser.until(f"page.inspection?.text === '5 4 3 2' && {SILENT}")
+    assert browser.errors() == []
+
+
+def test_the_page_of_a_server_opens_with_a_translated_example(browser, models):
+    example = models[0].inspect_example()
+    with serve(models[:1], example=example) as server:
+        browser.open(url(server))
+        browser.until("page.inspection !== null")
+        assert browser.requests() == [url(server)]  # nothing was asked for
+        inspection = json.loads(json.dumps(example["inspection"]))
+        assert browser.run(DATA) == inspection
+        check_example(browser, example["text"])
+
+
+def test_a_page_with_a_model_opens_with_a_translated_example(
+    browser, models, tmp_path, monkeypatch
+):
+    hp, [checkpoint] = models[0].translator.hp, models[0].translator.checkpoints
+    [expected] = models[0].inspect([SentenceRequest("1 2 3 4 5")])
+    path = tmp_path / PAGE
+    for worker in (("chrf.js",), page_files.WORKER):  # one that never answers, and ours
+        monkeypatch.setattr(page_files, "WORKER", worker)
+        pages = make_model_page(hp, checkpoint, ["1"], "float32", example="1 2 3 4 5")
+        path.write_text(pages[PAGE], encoding="utf-8")
+        browser.open(path.as_uri())
+        browser.until("page.inspection !== null")
+        if worker == ("chrf.js",):
+            assert browser.run(DATA) == json.loads(json.dumps(expected))
+    check_example(browser, "1 2 3 4 5")
+
+
 def test_a_page_with_a_model_translates_each_sentence(browser, models, tmp_path):
     open_model_page(browser, tmp_path, models[0])
     n_bests = models[0].translate([SentenceRequest("7 7 1"), SentenceRequest("2 3")])

@@ -102,7 +102,7 @@ def judge_by_hand(translator, source, target, steps, ended):
         log_prob += log_probs[ids[step - 1]]
         if prefix not in [candidate for _, candidate in candidates]:
             if step > limit and step < len(ids):
-                return Verdict("too_long", step, kept=limit)
+                return Verdict("too_long", step, limit=limit)
             rank = 1 + sum(log_probs > log_probs[ids[step - 1]])
             behind = candidates[-1][0] - log_prob
             return Verdict("unconsidered", step, rank, 2 * size, behind)
@@ -204,7 +204,7 @@ def test_rules_of_the_search_are_named(trained):
             i for i, node in enumerate(nodes) if (node.step, node.fate) == (3, OPEN)
         ]
         verdict = explain_line(translator, LINE, [*path_ids(nodes, index), 5]).verdict
-        assert verdict == Verdict("too_long", 4, kept=3)
+        assert verdict == Verdict("too_long", 4, limit=3)
     with open_translator(trained, {"search": "sample"}) as translator:
         best = inspect_line(translator, LINE).best_ids[0]
         other = [best[0], 5 if best[1:2] != [5] else 6]
@@ -254,7 +254,24 @@ def test_training_pairs_are_those_of_a_search_in_the_text(trained, digits, monke
         for pair in found["pairs"]:
             assert pair["target"] == references[lines.index(pair["source"])]
             assert {*pair["shared"]} == {"7", "3", "5"}
+        assert found["phrases"] == find_phrases(lines, "7 3 5".split())
+        assert pairs.find("7 , 3")["phrases"] == []  # another sign than in train
     assert open_training_pairs("nowhere", trained, vocabularies) is None
+
+
+def find_phrases(lines, words):
+    """Find the longest phrases by a search in the text."""
+    phrases = []
+    end = 0
+    for i in range(len(words)):
+        for j in range(len(words), max(end, i + 1), -1):
+            phrase = " ".join(words[i:j])
+            count = sum(f" {phrase} " in f" {line} " for line in lines)
+            if count:
+                phrases.append({"phrase": phrase, "count": count})
+                end = j
+                break
+    return phrases
 
 
 @needs_node

@@ -193,10 +193,11 @@ def run(args: argparse.Namespace) -> None:
                 "with --languages"
             )
         model.translate([SentenceRequest("x")])  # the first run takes seconds
+    example = models[0].inspect_example()
     if args.split is not False:
         warn_of_simple_rules(args.warn)
     log_to_stderr()
-    server = Server(address, models, Jobs(), args.server_name, args.split)
+    server = Server(address, models, Jobs(), args.server_name, args.split, example)
     host = f"[{args.host}]" if ":" in args.host else args.host
     serve(server, f"http://{host}:{server.server_address[1]}/")
     for model in models:

@@ -90,6 +90,7 @@ class Service:
       jobs: the queue.
       host_names: the host names that requests may use, in lower case.
       split: as in `requests.parse_translate`.
+      example: what the page opens with, from `Model.inspect_example`; None: nothing.
     """
 
     def __init__(
@@ -98,12 +99,15 @@ class Service:
         jobs: Jobs,
         host_names: Sequence[str],
         split: Optional[bool] = None,
+        example: Optional[Dict[str, Any]] = None,
     ):
         self.models = models
         self.jobs = jobs
         self._host_names = set(host_names)
         self._split = split
-        self._page, self._page_policy = make_page({"server": True})
+        self._page, self._page_policy = make_page(
+            {"server": True, "models": self._describe_models(), "example": example}
+        )
         self._openapi = json.loads(read_file("openapi.json"))
         self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(JobMetrics(jobs))
@@ -238,10 +242,11 @@ class Service:
         )
 
     async def _get_models(self, request: Request) -> Response:
+        return Json({"models": self._describe_models()})
+
+    def _describe_models(self):
         split = self._split is not False  # how the page asks for translations
-        return Json(
-            {"models": [{**model.describe(), "split": split} for model in self.models]}
-        )
+        return [{**model.describe(), "split": split} for model in self.models]
 
     async def _get_metrics(self, request: Request) -> Response:
         text = prometheus_client.generate_latest(self._registry)
@@ -702,7 +707,7 @@ class Server:
       models: the models, each a Model.
       jobs: the queue.
       host_names: host names that requests may use, besides those of this machine.
-      split: as in `requests.parse_translate`.
+      split, example: as in Service.
     """
 
     def __init__(
@@ -712,6 +717,7 @@ class Server:
         jobs: Jobs,
         host_names: Sequence[str] = (),
         split: Optional[bool] = None,
+        example: Optional[Dict[str, Any]] = None,
     ):
         self._socket = listen(address)
         # Connections inherit this option. Without it, the body of an answer waits 40 ms
@@ -721,7 +727,8 @@ class Server:
         self.jobs = jobs
         self._stopped = threading.Event()
         host_names = ["localhost", address[0], socket.gethostname(), *host_names]
-        service = Service(models, jobs, [name.lower() for name in host_names], split)
+        host_names = [name.lower() for name in host_names]
+        service = Service(models, jobs, host_names, split, example)
         protocol: Any = functools.partial(Protocol, count_slow=service.slow_clients.inc)
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -13,7 +13,9 @@ from transformer.viewer.models import (
     checkpoint_name,
     describe_checkpoint,
     describe_model,
+    inspect_example,
 )
+from transformer.viewer.searches import RecentTranslator
 
 PAGE = "index.html"
 PART = "page.model.{}.js"
@@ -28,13 +30,14 @@ def make_model_page(
     languages: Optional[Sequence[str]] = None,
     split: bool = False,
     references: Sequence[Tuple[str, str]] = (),
+    example: Optional[str] = None,
 ) -> Dict[str, str]:
     """Return the files of the page: name → content. PAGE is the page.
 
     Args:
       hp: the settings of the model and of its search.
       checkpoint: its path, without file extensions.
-      examples: sentences that the page offers; it shows the first one.
+      examples: sentences that the page offers.
       weights: the type of the weights, a member of `exports.weights.TYPES`.
       languages: the source and target languages; None: those of the data folder, or
         NEUTRAL_LANGUAGES if it is missing.
@@ -42,6 +45,8 @@ def make_model_page(
         (From a folder, a page can load scripts, but no other files.)
       references: sentences with their references, which the page lists, the worst
         translations first.
+      example: the sentence that the page shows at once, before its model is loaded;
+        None: it translates the first of `examples`.
 
     Raises:
       EngineError: JavaScript cannot compute the model.
@@ -62,6 +67,7 @@ def make_model_page(
         {
             "models": [{**describe_model(hp, logdir, name, languages), "about": about}],
             "examples": list(examples),
+            "example": _inspect(hp, checkpoint, example) if example else None,
             "references": list(references),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
@@ -70,6 +76,16 @@ def make_model_page(
         }
     )
     return {PAGE: html, **parts}
+
+
+def _inspect(hp, checkpoint, line):
+    """Inspect a line with a checkpoint, as TensorFlow computes it."""
+    translator = RecentTranslator.for_settings(
+        hp, os.path.dirname(checkpoint), hp.num_hypotheses, True
+    )
+    with translator:
+        translator.restore(checkpoint)
+        return inspect_example(translator, line)
 
 
 def encode_base64(content: bytes) -> str:

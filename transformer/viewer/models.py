@@ -111,6 +111,12 @@ class Model:
             },
         }
 
+    def inspect_example(self) -> Optional[Dict[str, Any]]:
+        """Inspect the sentence that the page opens with; None: it opens empty."""
+        if not self._examples:
+            return None
+        return inspect_example(self.translator, choose_example(self._examples))
+
     def translate(
         self, requests: Sequence[SentenceRequest]
     ) -> List[List[Dict[str, Any]]]:
@@ -270,6 +276,21 @@ class Model:
     def count_target_pieces(self, line: str) -> int:
         """Return the number of pieces in a line of the target language."""
         return len(self.translator.vocabularies.target.encode(line))
+
+
+def choose_example(lines: Sequence[str]) -> str:
+    """Choose the sentence that a page opens with: neither the shortest nor the longest.
+
+    Args:
+      lines: sentences, from short to long.
+    """
+    return lines[len(lines) // 2]
+
+
+def inspect_example(translator, line: str) -> Dict[str, Any]:
+    """Return {"text", "inspection"}: a page shows it without asking for anything."""
+    line = " ".join(line.split())
+    return {"text": line, "inspection": to_json(inspect_line(translator, line))}
 
 
 def checkpoint_name(checkpoint):

@@ -70,8 +70,8 @@ def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
 
     Args:
       data: what the page shows without a server, {"models": …, "inspections": …}; or
-        the model that runs in the page, from `model_page.py`; or {"server": true}: the
-        page then asks its own server.
+        the model that runs in the page, from `model_page.py`; or {"server": true,
+        "models": …, "example": …}: the page then asks its own server.
     """
     script = "".join(read_file(name) for name in SCRIPTS)
     style = read_file("page.css")

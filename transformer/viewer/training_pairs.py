@@ -5,8 +5,9 @@ so one pass over the pieces finds the words of a sentence: milliseconds for a mi
 Only the number of each piece is kept.
 """
 
+import collections
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from transformer.text.batches import Split
 from transformer.text.pieces import PAD, UNK
 from transformer.text.sentencepiece_model import Vocabulary
 from transformer.text.vocabulary import Vocabularies, has_same_vocabulary
-from transformer.text.words import WORD_START, split_into_words
+from transformer.text.words import WORD_START, Tokens, split_into_words
 
 NUM_PAIRS = 3
 NUM_CANDIDATES = 50  # among which are the NUM_PAIRS: some may be equal
+
+Span = Tuple[int, int]  # of pieces of a line: the first, and the one after the last
 
 
 class WordMatches(NamedTuple):
@@ -49,16 +52,23 @@ class TrainingPairs:
             self._counts += np.bincount(ids, minlength=source.size)
 
     def find(self, line: str) -> Dict[str, Any]:
-        """Return the words of a line with their counts, and the pairs most like it.
+        """Return the words and phrases of a line, and the pairs most like it.
 
         The rarest word of the line that a pair has counts most; the others decide among
-        pairs that have the same one.
+        pairs that have the same one. A phrase is two or more words of the line that
+        follow each other in a pair, too; it is not part of a longer one.
 
         Returns:
           {"total": number of pairs, "words": [{"word", "count"}], the rarest first,
-          "pairs": [{"source", "target", "shared": words}]}.
+          "phrases": [{"phrase", "count"}], in their order in the line, "pairs": [{"source",
+          "target", "shared": words}]}.
         """
-        words = self._find_words(self._list_words(line))
+        vocabulary = self._vocabularies.source
+        tokens = split_into_words(vocabulary, vocabulary.encode(line))
+        spans = self._list_words(tokens)
+        matches, phrases = self._search(tokens.ids, spans)
+        words = [WordMatches(_to_text(tokens, *span), matches[span]) for span in spans]
+        words = list({match.word: match for match in words}.values())
         words.sort(key=lambda match: len(match.pairs))
         total = len(self._split)
         scores = np.zeros(total)
@@ -83,41 +93,63 @@ class TrainingPairs:
             "words": [
                 {"word": match.word, "count": len(match.pairs)} for match in words
             ],
+            "phrases": [
+                {"phrase": _to_text(tokens, *span), "count": phrases[span]}
+                for span in _choose_longest(phrases)
+            ],
             "pairs": list(pairs.values())[:NUM_PAIRS],
         }
 
-    def _list_words(self, line) -> Dict[str, List[int]]:
-        """Return the words of a line, without punctuation: word → its pieces."""
-        vocabulary = self._vocabularies.source
-        tokens = split_into_words(vocabulary, vocabulary.encode(line))
-        words = {}
+    def _list_words(self, tokens: Tokens) -> List[Span]:
+        """Return the pieces of each word of a line, without its punctuation."""
+        spans = []
         for begin, end in tokens.spans:
-            ids = tokens.ids[begin:end]
-            text = np.flatnonzero(self._is_text[ids])
+            text = np.flatnonzero(self._is_text[tokens.ids[begin:end]])
             if len(text):
-                begin, end = begin + text[0], begin + text[-1] + 1
-                word = "".join(tokens.pieces[begin:end]).replace(WORD_START, "")
-                words[word] = tokens.ids[begin:end]
-        return words
+                spans.append((begin + int(text[0]), begin + int(text[-1]) + 1))
+        return spans
 
-    def _find_words(self, words: Dict[str, List[int]]) -> List[WordMatches]:
-        """Find words in train; their rarest pieces tell where they may be."""
+    def _search(self, line: Sequence[int], spans: Sequence[Span]):
+        """Search train for the words of a line and for its phrases.
+
+        Args:
+          line: the pieces.
+          spans: of its words.
+
+        Returns:
+          The pairs of each word, {span: int [count]}, and the number of pairs of each
+          phrase, {span: count}.
+        """
         rarest = {
-            word: min(range(len(ids)), key=lambda i: self._counts[ids[i]])
-            for word, ids in words.items()
+            (begin, end): min(range(begin, end), key=lambda i: self._counts[line[i]])
+            for begin, end in spans
         }
         is_rarest = np.zeros(len(self._counts), bool)
-        is_rarest[[words[word][i] for word, i in rarest.items()]] = True
-        chunks: Dict[str, List[np.ndarray]] = {word: [] for word in words}
+        is_rarest[[line[place] for place in rarest.values()]] = True
+        chunks: Dict[Span, List[np.ndarray]] = {span: [] for span in spans}
+        phrases: Dict[Span, int] = collections.Counter()
         for pairs, ids in self._split.source_chunks():
             places = np.flatnonzero(is_rarest[ids])
-            for word, pieces in words.items():
-                starts = places[ids[places] == pieces[rarest[word]]] - rarest[word]
-                chunks[word].append(pairs[self._match(ids, starts, pieces)])
-        return [
-            WordMatches(word, np.unique(np.concatenate(matches)))
-            for word, matches in chunks.items()
-        ]
+            starts = {}
+            for (begin, end), place in rarest.items():
+                possible = places[ids[places] == line[place]] - (place - begin)
+                starts[begin, end] = self._match(ids, possible, line[begin:end])
+                chunks[begin, end].append(pairs[starts[begin, end]])
+            for i, (begin, end) in enumerate(spans):
+                phrase = starts[begin, end]
+                for after, last in spans[i + 1 :]:
+                    phrase = np.intersect1d(phrase, starts[after, last] - after + begin)
+                    phrase = phrase[pairs[phrase] == pairs[phrase + after - begin]]
+                    for place in range(end, after):  # punctuation between the words
+                        phrase = phrase[ids[phrase + place - begin] == line[place]]
+                    if not len(phrase):
+                        break
+                    phrases[begin, last] += len(np.unique(pairs[phrase]))
+                    end = last
+        matches = {
+            span: np.unique(np.concatenate(arrays)) for span, arrays in chunks.items()
+        }
+        return matches, phrases
 
     def _match(self, ids, starts, pieces):
         """Return the places, among `starts`, where these pieces are a whole word.
@@ -134,6 +166,21 @@ class TrainingPairs:
         is_inside = after < len(ids)
         goes_on = self._continues[ids[np.minimum(after, len(ids) - 1)]] & is_inside
         return starts[~goes_on]
+
+
+def _to_text(tokens: Tokens, begin: int, end: int) -> str:
+    """Return pieces of a line as text."""
+    return "".join(tokens.pieces[begin:end]).replace(WORD_START, " ").strip()
+
+
+def _choose_longest(phrases: Dict[Span, int]) -> List[Span]:
+    """Choose the phrases that no other contains, in their order in the line."""
+    longest = dict(sorted(phrases))  # first piece → end of the longest
+    chosen: List[Span] = []
+    for begin, end in longest.items():
+        if not chosen or end > chosen[-1][1]:
+            chosen.append((begin, end))
+    return chosen
 
 
 def open_training_pairs(

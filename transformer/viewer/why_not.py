@@ -39,8 +39,10 @@ class Verdict(NamedTuple):
     # N_BEST: among the n best. DROPPED: among the hypotheses of the step that go on.
     # UNCONSIDERED: of the piece among all pieces that may follow. 1 is the best.
     rank: int = 0
-    kept: int = 0  # DROPPED: how many go on. UNCONSIDERED: how many are candidates
-    # The log-probability of the last of those that are kept, minus its own.
+    # The limit that it exceeded. DROPPED: how many hypotheses go on. UNCONSIDERED: how
+    # many are candidates. TOO_LONG: how many pieces a translation may have.
+    limit: int = 0
+    # The log-probability of the last hypothesis within the limit, minus its own.
     behind: float = 0.0
 
 
@@ -157,7 +159,7 @@ def _judge_missing(nodes, ids, step, log_probs, ranks, hp, limit):
     """
     candidates = [node for node in nodes if node.step == step]
     if step > limit and step < len(ids):
-        return Verdict(TOO_LONG, step, kept=limit)
+        return Verdict(TOO_LONG, step, limit=limit)
     if not candidates:  # the search has ended: nothing open could still win
         return Verdict(BEATEN)
     if _is_excluded(ids, step, hp):
@@ -187,7 +189,7 @@ def _judge_path(ids, best, log_probs, ranks, hp):
         return Verdict(FORBIDDEN, step)
     behind = float(log_probs[index, best[index]] - log_probs[index, ids[index]])
     if behind < 0:  # the likeliest piece, which only the length limit excludes
-        return Verdict(TOO_LONG, step, kept=index)
+        return Verdict(TOO_LONG, step, limit=index)
     return Verdict(DROPPED, step, ranks[index], 1, behind)
 
 

@@ -17,7 +17,7 @@ function linkOfLesson({ fields }) {
     link.set(name, value === "first" ? first : value);
   }
   if (!view.text.trim()) {
-    link.set("t", page.source.example ?? page.models[view.model].examples?.[0] ?? "");
+    link.set("t", page.source.example?.text ?? page.models[view.model].examples?.[0] ?? "");
   }
   return `#${link}`;
 }

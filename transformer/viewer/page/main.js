@@ -309,7 +309,7 @@ function readLink() {
   hashToView(location.hash);
   const { isFrozen, hasPadding, texts, example } = page.source;
   if (!location.hash && example) {
-    view.text = example;
+    view.text = example.text;
   }
   if (!hasPadding) {
     view.padding = 0;
@@ -347,7 +347,7 @@ function showSettings() {
 
 // data: as for `make_page` of page_files.py.
 function makeSource(data) {
-  return data.server ? new ServerSource() : data.engine ? new ModelSource(data) : new FileSource(data);
+  return data.server ? new ServerSource(data) : data.engine ? new ModelSource(data) : new FileSource(data);
 }
 
 async function start() {
@@ -359,7 +359,8 @@ async function start() {
     return;
   }
   byId("text").disabled = false; // text typed earlier would be replaced by the link's
-  const { isFrozen, hasPadding, started } = page.source;
+  const { isFrozen, hasPadding, started, example } = page.source;
+  const isExample = !location.hash && example?.inspection;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;
   byId("padding").parentElement.hidden = !hasPadding;
@@ -370,7 +371,12 @@ async function start() {
   if (!location.hash && !matchMedia("(pointer: coarse)").matches) { // a phone would show its keyboard
     byId("text").focus();
   }
-  await refresh();
+  if (isExample) {
+    await showExample(example);
+  }
+  if (!isExample || started) { // a model in the page may have rounded weights
+    await refresh();
+  }
 }
 
 page.source = makeSource(JSON.parse(byId("data").textContent));

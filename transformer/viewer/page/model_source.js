@@ -28,7 +28,7 @@ class ModelSource {
     this.references = data.references; // [sentence, reference]
     const testSentences = { name: "the examples", total: data.references.length };
     this.descriptions = data.models.map((model) => ({ ...model, split: true, examples: data.examples, testSentences }));
-    [this.example] = data.examples; // the page begins with it
+    this.example = data.example ?? (data.examples.length ? { text: data.examples[0] } : null);
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
     this.worker = new Worker(URL.createObjectURL(new Blob([data.engine], { type: "text/javascript" })));

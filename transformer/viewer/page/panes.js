@@ -208,7 +208,16 @@ function moveInTranslation(event) {
   }
 }
 
+// Typing replaces the example that the page opens with: it is selected when the box gets
+// the focus.
+function selectExample() {
+  if (view.text === page.source.example?.text) {
+    setTimeout(() => byId("text").select()); // after a click has set the cursor
+  }
+}
+
 function addPaneListeners() {
+  byId("text").addEventListener("focus", selectExample);
   byId("copy").addEventListener("click", copyTranslation);
   byId("clear").addEventListener("click", () => { setText(""); byId("text").focus(); });
   byId("show-examples").addEventListener("click", () => showExamples(byId("examples").hidden));

@@ -70,6 +70,15 @@ async function refresh() {
   }
 }
 
+// Show the example that the page opens with. It was inspected when the page was made, so it
+// is there at once.
+async function showExample({ text, inspection }) {
+  const [best] = inspection.nBest;
+  page.translation = { input: text, model: view.model, sentences: [{ source: text, text: best.text }], gaps: findGaps(best.text, [best.text]) };
+  page.request = new AbortController();
+  await showInspections(new Inspection(inspection, makeRequest(view.model)), null, page.request.signal);
+}
+
 async function showInspections(inspection, other, signal) {
   const pieces = piecesOfChoice(inspection);
   if (view.pieces && view.pieces !== pieces) {

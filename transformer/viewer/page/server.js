@@ -8,13 +8,19 @@ const SENTENCES_AT_ONCE = 100; // of a request: the server takes 256, and others
 class Unreachable extends Error {}
 
 class ServerSource {
-  constructor() {
+  // data: { models, example }, of the moment when the page was loaded.
+  constructor({ models, example }) {
     this.isFrozen = false;
     this.hasPadding = true;
+    this.descriptions = models;
+    this.example = example;
   }
 
+  // The models as the page knows them, the first time; then the server may have others.
   async models(signal) {
-    return (await this.fetchJson("models", null, signal)).models;
+    const { descriptions } = this;
+    this.descriptions = null;
+    return descriptions ?? (await this.fetchJson("models", null, signal)).models;
   }
 
   // Translate a text: { text, sentences: [{ source, text }] }. The text of a sentence that is

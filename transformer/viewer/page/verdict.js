@@ -13,13 +13,13 @@ function followTarget(nodes, ids, logProbs, ranks, { size, limit }) {
     sum += logProbs[i];
     if (index < 0) {
       if (step > limit && piece !== EOS) {
-        return makeVerdict("too_long", { step, kept: limit });
+        return makeVerdict("too_long", { step, limit });
       }
       if (candidates.length === 0) { // the search has ended: nothing open could still win
         return makeVerdict("beaten");
       }
       const behind = Math.max(candidates[candidates.length - 1].logProb - sum, 0);
-      return makeVerdict("unconsidered", { step, rank: ranks[i], kept: 2 * size, behind });
+      return makeVerdict("unconsidered", { step, rank: ranks[i], limit: 2 * size, behind });
     }
     const { fate, rank, logProb } = nodes[index];
     if (fate === "ended") {
@@ -27,7 +27,7 @@ function followTarget(nodes, ids, logProbs, ranks, { size, limit }) {
     }
     if (fate === "cut") {
       const rivals = candidates.filter((node) => node.piece !== EOS);
-      return makeVerdict("dropped", { step, rank: 1 + rivals.indexOf(nodes[index]), kept: size, behind: rivals[size - 1].logProb - logProb });
+      return makeVerdict("dropped", { step, rank: 1 + rivals.indexOf(nodes[index]), limit: size, behind: rivals[size - 1].logProb - logProb });
     }
   }
   return makeVerdict("beaten");
@@ -42,13 +42,13 @@ function judgePath(row, ids, best, ranks) {
   }
   const behind = row(index)[best[index]] - row(index)[ids[index]];
   if (behind < 0) { // the likeliest piece, which only the length limit excludes
-    return makeVerdict("too_long", { step: index + 1, kept: index });
+    return makeVerdict("too_long", { step: index + 1, limit: index });
   }
-  return makeVerdict("dropped", { step: index + 1, rank: ranks[index], kept: 1, behind });
+  return makeVerdict("dropped", { step: index + 1, rank: ranks[index], limit: 1, behind });
 }
 
-function makeVerdict(kind, { step = 0, rank = 0, kept = 0, behind = 0 } = {}) {
-  return { kind, step, rank, kept, behind };
+function makeVerdict(kind, { step = 0, rank = 0, limit = 0, behind = 0 } = {}) {
+  return { kind, step, rank, limit, behind };
 }
 
 // The rank of a piece among those that may follow; 1 is the likeliest.

@@ -81,7 +81,7 @@ function showExplanation() {
 
 // One sentence that says why the translation is not the best one.
 function describeVerdict({ target, score, bestScore, verdict }) {
-  const { kind, step, rank, kept, behind } = verdict;
+  const { kind, step, rank, limit, behind } = verdict;
   const at = target.spans.findIndex(([start, end]) => start < step && step <= end);
   const word = `“${target.words[at]}”`;
   const scores = `its score ${formatNumber(score, 3)} lost to ${formatNumber(bestScore, 3)}`;
@@ -89,9 +89,9 @@ function describeVerdict({ target, score, bestScore, verdict }) {
     best: () => "This is the best translation.",
     n_best: () => `It is the ${formatOrdinal(rank)} of the n best: ${scores}.`,
     beaten: () => `Never dropped, but ${scores}.`,
-    dropped: () => `Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${kept === 1 ? "only the first is" : `${kept} hypotheses are`} kept; ${formatNumber(behind)} behind${kept === 1 ? "" : " the last of them"}.`,
-    unconsidered: () => `Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${kept} candidates.`,
-    too_long: () => `Too long: a translation of this sentence may have ${kept} pieces; at step ${step}, it must end.`,
+    dropped: () => `Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${limit === 1 ? "only the first is" : `${limit} hypotheses are`} kept; ${formatNumber(behind)} behind${limit === 1 ? "" : " the last of them"}.`,
+    unconsidered: () => `Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${limit} candidates.`,
+    too_long: () => `Too long: a translation of this sentence may have ${limit} pieces; at step ${step}, it must end.`,
     forbidden: () => `The settings of the search exclude ${word} at step ${step}: a minimum length, or no repeated n-grams.`,
     drawn: () => `The search draws pieces at random; at step ${step}, it drew another than ${word}.`,
   }[kind]();
@@ -235,16 +235,21 @@ async function showLearned() {
 
 const RARE_WORDS = 8; // whose counts are shown
 
-function makeLearned({ total, words, pairs }) {
-  const rare = new Set(words.slice(0, RARE_WORDS).map(({ word }) => word));
-  const counts = words.slice(0, RARE_WORDS).map(({ word, count }, i) => [
-    i ? ", " : "", makeElement("span", { lang: languageOf("source") }, word), ` ${count.toLocaleString("en")}×`]).flat();
+function makeLearned({ total, words, phrases, pairs }) {
+  const rareWords = words.slice(0, RARE_WORDS);
+  const rare = new Set(rareWords.map(({ word }) => word));
   return [
-    makeElement("p", {}, `Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in: `, counts, "."),
+    makeElement("p", {}, `Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in: `, makeCounts(rareWords.map(({ word, count }) => [word, count])), "."),
+    phrases.length ? makeElement("p", {}, "Its longest phrases that are in training pairs: ", makeCounts(phrases.map(({ phrase, count }) => [phrase, count])), ".") : "",
     pairs.length ? makeElement("ol", {}, pairs.map(({ source, target, shared }) => makeElement("li", {},
       makeElement("div", { lang: languageOf("source"), dir: "auto" }, markWords(source, shared.filter((word) => rare.has(word)))),
       makeElement("div", { class: "note", lang: languageOf("target"), dir: "auto" }, target)))) : "",
   ];
+}
+
+// Words or phrases, each with its number of training pairs: “Fahrrad 812×, Hund 90×”.
+function makeCounts(rows) {
+  return rows.flatMap(([text, count], i) => [i ? ", " : "", "“", makeElement("span", { lang: languageOf("source") }, text), "”", ` ${count.toLocaleString("en")}×`]);
 }
 
 // A text with some of its words marked.

@@ -887,7 +887,9 @@ def test_a_page_with_a_model_opens_with_a_translated_example(
     path = tmp_path / PAGE
     for worker in (("chrf.js",), page_files.WORKER):  # one that never answers, and ours
         monkeypatch.setattr(page_files, "WORKER", worker)
-        pages = make_model_page(hp, checkpoint, ["1"], "float32", example="1 2 3 4 5")
+        pages = make_model_page(
+            hp, checkpoint, ["1 2 3 4 5"], "float32", has_example=True
+        )
         path.write_text(pages[PAGE], encoding="utf-8")
         browser.open(path.as_uri())
         browser.until("page.inspection !== null")

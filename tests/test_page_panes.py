@@ -201,6 +201,25 @@ def test_words_are_left_out_unasked_if_the_sentence_is_short(page):
     assert "left out" not in page.run("byId('remarks').textContent")
 
 
+def test_one_click_explains_what_was_left_out(page):
+    """The expected translation is one that attends more to the words left out."""
+    own = page.run(f"{DATA}.target.ids.slice(0, -1)")
+    page.run(
+        f"{DATA}.without = {DATA}.source.words.slice(0, -1).map(() => [-2, 0]);"
+        f"{DATA}.without[2] = [0.1, 0]; globalThis.isRareWord = (_, i) => i === 2;"
+        "show()"
+    )
+    page.click("#remarks button")
+    page.until(f"{SILENT} && byId('verdict').textContent.endsWith('.')")
+    ids = page.run("whyNot.ids")
+    place = page.run("placeOfRun(page.inspection, [2])")
+    assert ids[:place] == own[:place] and ids != own
+    page.run(f"choose({{prefix: [], target: {ids}}})")
+    before = page.run("coverRun(page.inspection, [2])")
+    page.until(f"String({DATA}.target.ids.slice(0, -1)) === String({ids})")
+    assert page.run("coverRun(page.inspection, [2])") > before
+
+
 def test_paper_has_a_line_for_each_step(page):
     page.run("dispatchEvent(new Event('beforeprint'))")
     page.call("Emulation.setEmulatedMedia", media="print")

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from javascript import needs_node, run_node
 
 pytestmark = needs_node
@@ -29,6 +30,25 @@ def random_tree(draws, beam, steps):
         open_nodes = [i for i in range(first, len(nodes)) if nodes[i][5] == "open"]
         survivors = open_nodes[:beam]
     return nodes
+
+
+CONTRASTS = """
+    globalThis.document = { documentElement: { dataset: { theme: input } } };
+    const luminance = (colour) => colour.map((value) => value / 255)
+        .map((x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+    const steps = Array.from({ length: 201 }, (_, i) => i / 100 - 1);
+    const weights = steps.map(Math.abs).map(weightColour);
+    return [...weights, ...steps.map(differenceColour)].map((colour) => {
+        const text = textColourOn(colour) === "#000000" ? 0 : 1;
+        const [dark, light] = [luminance(colour), text].sort((a, b) => a - b);
+        return (light + 0.05) / (dark + 0.05);
+    });"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_is_readable_on_each_weight(theme):
+    assert min(run_node(CONTRASTS, theme, ["elements.js"])) >= 4.5
 
 
 def test_the_strips_of_a_beam_tree_have_no_holes():

@@ -5,8 +5,8 @@
         --texts data/multi30k/dev.de data/multi30k/dev.en --show 50
 
 The page names a run of source words whose loss changes the log-probability of the
-translation little (`findLeftOut` of viewer/page/panes.js). Whether a word was left out
-is judged without the model: IBM model 1, trained on the training text, says which
+translation little (`findLeftOut` of viewer/page/left_out.js). Whether a word was left
+out is judged without the model: IBM model 1, trained on the training text, says which
 target words are counterparts of a source word. A word was left out if the reference has
 a counterpart of it and the translation has none. Words without a counterpart in the
 reference are not judged. A run counts as right if one of its judged words was left out.
@@ -154,7 +154,7 @@ def is_frequent(pieces, ids, limit):
 def find_runs(words, effects, is_rare, limit, letters):
     """Return the runs of words that the page names: lists of indices.
 
-    The twin of `findLeftOut` in viewer/page/panes.js.
+    The twin of `findLeftOut` in viewer/page/left_out.js.
     """
     runs, run = [], []
     for i, effect in enumerate([*effects, -np.inf]):

@@ -47,7 +47,8 @@ def parser() -> cli.Parser:
         "--examples",
         nargs="+",
         metavar="SENTENCE",
-        help="sentences that the page offers; it opens with the first one "
+        help="sentences that the page offers; it opens with the first one, or "
+        "with the one that is translated best, if they are from the dev split "
         f"[{NUM_EXAMPLES} of the dev split]",
     )
     cli.add_settings(parser, hparams.DECODING)
@@ -68,15 +69,11 @@ def run(args: argparse.Namespace) -> None:
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints
     from transformer.viewer.model_page import PAGE, PART, make_model_page
-    from transformer.viewer.models import choose_example
 
     if args.split:
         files.refuse_used(args.out, "--out", PART.format(1))
 
     references = find_references(hp.data, examples)
-    example = None
-    if examples:
-        example = examples[0] if args.examples else choose_example(examples)
 
     def make(checkpoint):
         return make_model_page(
@@ -87,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
             None,
             args.split,
             references,
-            example,
+            has_example=True,
         )
 
     page = checkpoints.find_and_load(logdir, make, args.checkpoint, args.warn)

@@ -9,11 +9,11 @@ from transformer.hparams import HParams
 from transformer.text.corpus import NEUTRAL_LANGUAGES
 from transformer.text.data_folder import read_languages
 from transformer.viewer import page_files
+from transformer.viewer.example import inspect_example
 from transformer.viewer.models import (
     checkpoint_name,
     describe_checkpoint,
     describe_model,
-    inspect_example,
 )
 from transformer.viewer.searches import RecentTranslator
 
@@ -30,7 +30,7 @@ def make_model_page(
     languages: Optional[Sequence[str]] = None,
     split: bool = False,
     references: Sequence[Tuple[str, str]] = (),
-    example: Optional[str] = None,
+    has_example: bool = False,
 ) -> Dict[str, str]:
     """Return the files of the page: name → content. PAGE is the page.
 
@@ -45,8 +45,8 @@ def make_model_page(
         (From a folder, a page can load scripts, but no other files.)
       references: sentences with their references, which the page lists, the worst
         translations first.
-      example: the sentence that the page shows at once, before its model is loaded;
-        None: it translates the first of `examples`.
+      has_example: whether one of `examples` is inspected now, so that the page shows it
+        before its model is loaded. Otherwise, it opens with the first one.
 
     Raises:
       EngineError: JavaScript cannot compute the model.
@@ -57,6 +57,13 @@ def make_model_page(
     name = checkpoint_name(checkpoint)
     about = [*describe_checkpoint(hp, checkpoint), f"weights in {weights}"]
     kernels = map(page_files.read_bytes, page_files.KERNELS)
+    example = None
+    if has_example and examples:
+        with RecentTranslator.for_settings(
+            hp, logdir, hp.num_hypotheses, True
+        ) as translator:
+            translator.restore(checkpoint)
+            example = inspect_example(translator, examples, references)
     parts: Dict[str, str] = {}
     text = encode_base64(exported)
     if split:
@@ -67,7 +74,7 @@ def make_model_page(
         {
             "models": [{**describe_model(hp, logdir, name, languages), "about": about}],
             "examples": list(examples),
-            "example": _inspect(hp, checkpoint, example) if example else None,
+            "example": example,
             "references": list(references),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
@@ -76,16 +83,6 @@ def make_model_page(
         }
     )
     return {PAGE: html, **parts}
-
-
-def _inspect(hp, checkpoint, line):
-    """Inspect a line with a checkpoint, as TensorFlow computes it."""
-    translator = RecentTranslator.for_settings(
-        hp, os.path.dirname(checkpoint), hp.num_hypotheses, True
-    )
-    with translator:
-        translator.restore(checkpoint)
-        return inspect_example(translator, line)
 
 
 def encode_base64(content: bytes) -> str:

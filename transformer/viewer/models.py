@@ -13,7 +13,13 @@ from transformer.logdir.history import read_dev_scores
 from transformer.logdir.names import checkpoint_step
 from transformer.model import variable_shapes
 from transformer.text.corpus import NEUTRAL_LANGUAGES
-from transformer.text.data_folder import choose_dev_lines, read_languages, read_summary
+from transformer.text.data_folder import (
+    choose_dev_lines,
+    find_references,
+    read_languages,
+    read_summary,
+)
+from transformer.viewer.example import inspect_example
 from transformer.viewer.heads import (
     HeadName,
     ablate,
@@ -115,7 +121,8 @@ class Model:
         """Inspect the sentence that the page opens with; None: it opens empty."""
         if not self._examples:
             return None
-        return inspect_example(self.translator, choose_example(self._examples))
+        references = find_references(self.translator.hp.data, self._examples)
+        return inspect_example(self.translator, self._examples, references)
 
     def translate(
         self, requests: Sequence[SentenceRequest]
@@ -276,21 +283,6 @@ class Model:
     def count_target_pieces(self, line: str) -> int:
         """Return the number of pieces in a line of the target language."""
         return len(self.translator.vocabularies.target.encode(line))
-
-
-def choose_example(lines: Sequence[str]) -> str:
-    """Choose the sentence that a page opens with: neither the shortest nor the longest.
-
-    Args:
-      lines: sentences, from short to long.
-    """
-    return lines[len(lines) // 2]
-
-
-def inspect_example(translator, line: str) -> Dict[str, Any]:
-    """Return {"text", "inspection"}: a page shows it without asking for anything."""
-    line = " ".join(line.split())
-    return {"text": line, "inspection": to_json(inspect_line(translator, line))}
 
 
 def checkpoint_name(checkpoint):

@@ -18,6 +18,9 @@ from transformer.viewer.sentence_request import SentenceRequest
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
+    "german.js",
+    "chinese.js",
+    "say.js",
     "sentences.js",
     "inspection.js",
     "heat.js",
@@ -39,6 +42,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "why_not.js",
     "view.js",
     "request.js",
+    "left_out.js",
     "panes.js",
     "choices.js",
     "paper.js",

@@ -60,8 +60,8 @@ class TrainingPairs:
 
         Returns:
           {"total": number of pairs, "words": [{"word", "count"}], the rarest first,
-          "phrases": [{"phrase", "count"}], in their order in the line, "pairs": [{"source",
-          "target", "shared": words}]}.
+          "phrases": [{"phrase", "count"}], in their order in the line,
+          "pairs": [{"source", "target", "shared": words}]}.
         """
         vocabulary = self._vocabularies.source
         tokens = split_into_words(vocabulary, vocabulary.encode(line))

@@ -8,7 +8,7 @@ async function openChoices(button) {
   const list = byId("word-list");
   closeChoices();
   button.ariaExpanded = "true";
-  Object.assign(list, { hidden: false, ariaLabel: `Words in place of “${button.textContent}”`, lang: byId("translation").lang });
+  Object.assign(list, { hidden: false, ariaLabel: say`Words in place of ${quote(button.textContent)}`, lang: byId("translation").lang });
   list.dataset.word = word;
   list.replaceChildren("…");
   placeChoices(list, button);

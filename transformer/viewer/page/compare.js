@@ -34,10 +34,10 @@ function makeComparison(models, inspections, isChosen) {
   return makeElement("div", { class: "pair" }, inspections.map((inspection, index) => {
     const { name } = models[inspection.model];
     const total = inspection.data.logProbs.reduce((a, b) => a + b, 0);
-    return makeElement("div", {}, makeElement("h3", {}, name + (index === 0 && isChosen ? " (your choice)" : "")),
+    return makeElement("div", {}, makeElement("h3", {}, name, index === 0 && isChosen ? ` ${say`(your choice)`}` : ""),
       makeElement("p", { class: "translation", dir: "auto", lang: languageOf("target", inspection.model) }, words[index].map((word, i) => [
         isCommon[index][i] ? makeElement("span", {}, word) : makeElement("mark", {}, word), " "]).flat()),
-      makeElement("p", { class: "number" }, `log-probability ${formatNumber(total, 3)}`));
+      makeElement("p", { class: "number" }, say`log-probability ${formatNumber(total, 3)}`));
   }));
 }
 

@@ -157,7 +157,10 @@ function toCss(colour) {
   return `rgb(${colour.join(",")})`;
 }
 
-// Black or white, whichever is readable on a colour.
+// Black or white, whichever has the larger contrast with a colour: at least 4.5, as WCAG asks.
+const EVEN = 0.179; // the luminance with which both have the same
+
 function textColourOn(colour) {
-  return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2] > 140 ? "#17202c" : "#ffffff";
+  const [red, green, blue] = colour.map((value) => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > EVEN ? "#000000" : "#ffffff";
 }

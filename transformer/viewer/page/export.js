@@ -88,6 +88,6 @@ async function exportPicture(picture, name, format) {
     const blob = format === "png" ? await renderPng(picture) : new Blob([toSvgText(picture)], { type: "image/svg+xml" });
     saveFile(blob, `${name}.${format}`);
   } catch {
-    showStatus("The picture is too large for PNG; save it as SVG.", true);
+    showStatus(say`The picture is too large for PNG; save it as SVG.`, true);
   }
 }

@@ -34,6 +34,11 @@ function thumbnailColours(isDifference) {
 
 const GRID_HEIGHT = 740; // pixels, in which the thumbnails fit if they do not become too small
 
+// Where a head is: “Cross, layer 2, head 3”.
+function placeOfHead(kind, layer, head) {
+  return say`${translate(KINDS[kind].name)}, layer ${layer + 1}, head ${head + 1}`;
+}
+
 // The tables of thumbnails. `matrixOf` is a function of kind, layer and head; `isCompared`:
 // some of its matrices are differences of two models.
 function makeGrid(inspection, view, width, { matrixOf, isCompared }, choose) {
@@ -44,15 +49,15 @@ function makeGrid(inspection, view, width, { matrixOf, isCompared }, choose) {
   return Object.entries(KINDS).map(([kind, { name }]) => {
     const rows = [];
     for (let layer = 0; layer < inspection.layersOf(kind); layer += 1) {
-      const cells = [makeElement("th", { scope: "row" }, `layer ${layer + 1}`)];
+      const cells = [makeElement("th", { scope: "row" }, say`layer ${layer + 1}`)];
       for (let head = 0; head < inspection.heads; head += 1) {
         cells.push(makeElement("td", {}, makeThumbnail(inspection, view, { kind, layer, head, side }, matrixOf, choose)));
       }
       rows.push(makeElement("tr", {}, cells));
     }
     const isDifference = matrixOf(kind, 0, 0).isDifference;
-    const remark = isCompared ? ` – ${isDifference ? "difference of the two models" : "the first model"}` : "";
-    return makeElement("table", {}, makeElement("caption", {}, name + remark), rows);
+    const remark = isCompared ? ` – ${isDifference ? say`difference of the two models` : say`the first model`}` : "";
+    return makeElement("table", {}, makeElement("caption", {}, translate(name) + remark), rows);
   });
 }
 
@@ -63,7 +68,7 @@ function makeThumbnail(inspection, view, { kind, layer, head, side }, matrixOf, 
   drawThumbnail(canvas, matrixOf(kind, layer, head));
   const role = inspection.role(kind, layer, head);
   const isChosen = view.kind === kind && view.layer === layer && (view.head === head || typeof view.head !== "number");
-  const text = `${KINDS[kind].name}, layer ${layer + 1}, head ${head + 1}: ${role.text}, ${formatNumber(role.share)}`;
+  const text = `${placeOfHead(kind, layer, head)}: ${translate(role.text)}, ${formatNumber(role.share)}`;
   return makeElement("button", {
     type: "button", title: text, "aria-label": text, "aria-pressed": String(isChosen),
     "data-head": `${kind}-${layer}-${head}`, onclick: () => choose({ kind, layer, head }),

@@ -30,7 +30,7 @@ function cellColour(matrix, value) {
 
 // The legend of the colours: of weights, or of the differences of two models.
 function makeLegend(isDifference) {
-  const [name, values] = isDifference ? ["Other model − this model:", [-1, -0.2, 0, 0.2, 1]] : ["Weight:", [0, 0.05, 0.2, 0.5, 1]];
+  const [name, values] = isDifference ? [say`Other model − this model:`, [-1, -0.2, 0, 0.2, 1]] : [say`Weight:`, [0, 0.05, 0.2, 0.5, 1]];
   return [name, ...values.flatMap((value) => {
     const sample = makeElement("span", {});
     sample.style.background = toCss(isDifference ? differenceColour(value) : weightColour(value));
@@ -140,14 +140,14 @@ function describeLine(matrix, { row, column }) {
     .filter(({ value }) => Math.abs(value) >= MIN_NAMED)
     .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
     .slice(0, MAX_NAMED);
-  const difference = (value) => (matrix.isDifference ? ` ${value < 0 ? "less" : "more"}` : "");
-  const names = largest.map(({ label, value }) => `“${label}” ${formatNumber(Math.abs(value))}${difference(value)}`).join(", ");
-  const subject = `“${isRow ? matrix.rowLabels[row] : matrix.columnLabels[column]}”`;
-  if (matrix.isDifference) {
-    const verb = isRow ? "attends to" : "is attended to by";
-    return names ? `In the other model, ${subject} ${verb} ${names}.` : `${subject}: both models agree.`;
+  const difference = (value) => (matrix.isDifference ? ` ${value < 0 ? say`less` : say`more`}` : "");
+  const names = largest.map(({ label, value }) => `${quote(label)} ${formatNumber(Math.abs(value))}${difference(value)}`).join(", ") || say`nothing much`;
+  const subject = quote(isRow ? matrix.rowLabels[row] : matrix.columnLabels[column]);
+  if (matrix.isDifference && largest.length === 0) {
+    return say`${subject}: both models agree.`;
   }
-  return `${subject} ${isRow ? "attends to" : "is attended to by"} ${names || "nothing much"}.`;
+  const sentence = isRow ? say`${subject} attends to ${names}.` : say`${subject} is attended to by ${names}.`;
+  return matrix.isDifference ? say`In the other model: ${sentence}` : sentence;
 }
 
 // Describe a cell, row or column in words.
@@ -155,17 +155,18 @@ function describeCell(matrix, { row, column }) {
   if (row === undefined || column === undefined) {
     return describeLine(matrix, { row, column });
   }
-  const from = matrix.rowLabels[row];
-  const to = matrix.columnLabels[column];
+  const from = quote(matrix.rowLabels[row]);
+  const to = quote(matrix.columnLabels[column]);
   const reason = matrix.maskReason(row, column);
   if (reason) {
-    return `“${from}” cannot attend to “${to}”: ${reason}.`;
+    return say`${from} cannot attend to ${to}: ${reason}.`;
   }
   const value = matrix.values[row * matrix.columns + column];
   if (matrix.isDifference) {
-    return `“${from}” attends to “${to}” ${formatNumber(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
+    const difference = formatNumber(Math.abs(value), 3);
+    return value < 0 ? say`${from} attends to ${to} ${difference} less in the other model.` : say`${from} attends to ${to} ${difference} more in the other model.`;
   }
-  return `“${from}” attends to “${to}” with weight ${formatNumber(value, 3)}.`;
+  return say`${from} attends to ${to} with weight ${formatNumber(value, 3)}.`;
 }
 
 // The same numbers as a table, for screen readers.
@@ -174,7 +175,7 @@ function makeTable(matrix) {
   const rows = matrix.rowLabels.map((label, row) =>
     makeElement("tr", {}, makeElement("th", { scope: "row", dir: "auto", lang: languageOf(KINDS[matrix.kind].rows) }, label), matrix.columnLabels.map((_, column) =>
       makeElement("td", {}, matrix.maskReason(row, column) ? "–" : formatNumber(matrix.values[row * matrix.columns + column])))));
-  return makeElement("table", {}, makeElement("caption", {}, "Rows attend to columns."), makeElement("thead", {}, head), makeElement("tbody", {}, rows));
+  return makeElement("table", {}, makeElement("caption", {}, say`Rows attend to columns.`), makeElement("thead", {}, head), makeElement("tbody", {}, rows));
 }
 
 // The words of both sides as buttons. Highlighting one shades the words that it attends to,
@@ -192,7 +193,7 @@ function makeChips(matrix, highlight, setHighlight, choose) {
     labels.map((label, i) => {
       const isPinned = highlight && highlight[side] === i;
       const chip = makeElement("button", {
-        type: "button", class: [isPinned && "pinned", isUnknown(side, i) && "unknown"].filter(Boolean).join(" ") || null, title: isUnknown(side, i) ? "not in the vocabulary" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
+        type: "button", class: [isPinned && "pinned", isUnknown(side, i) && "unknown"].filter(Boolean).join(" ") || null, title: isUnknown(side, i) ? say`not in the vocabulary` : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto", lang: languageOf(KINDS[matrix.kind][`${side}s`]),
         onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => { setHighlight({ [side]: i }); choose({ [side]: i }); },
       }, label);
       const colour = shade(side, i);
@@ -202,5 +203,5 @@ function makeChips(matrix, highlight, setHighlight, choose) {
       }
       return chip;
     }));
-  return [line("row", "from", matrix.rowLabels), line("column", "to", matrix.columnLabels)];
+  return [line("row", say`from`, matrix.rowLabels), line("column", say`to`, matrix.columnLabels)];
 }

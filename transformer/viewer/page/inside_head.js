@@ -63,7 +63,7 @@ async function showInside() {
   inspection.insides ??= new Map();
   byId("chain").classList.toggle("pending", !inspection.insides.has(key));
   if (!inspection.insides.has(key)) {
-    byId("inside-note").textContent = "Reading the head …";
+    byId("inside-note").textContent = say`Reading the head …`;
     const answer = await askWhenVisible("inside", key, (signal) => page.source.inspectHead(inspection, name, signal), byId("inside-note"));
     if (!answer) {
       return;
@@ -137,11 +137,11 @@ function showChain(tensors, name) {
   const boxes = [makeQueryBox(row, query, labels), makeKeysBox(row, shown), makeLogitsBox(row, shown), makeSoftmaxBox(row, shown), makeValuesBox(row, shown, tensors.alternatives[query])];
   replaceChildren(byId("chain"), boxes.map((children, box) => makeElement("li", {
     class: "box", "data-box": box, onmouseenter: () => choosePart(box), onfocusin: () => choosePart(box), onclick: () => choosePart(box),
-  }, makeElement("h3", {}, BOXES[box].name), children, makeElement("code", {}, BOXES[box].code))));
+  }, makeElement("h3", {}, translate(BOXES[box].name)), children, makeElement("code", {}, BOXES[box].code))));
   const hidden = row.items.length - shown.length;
   byId("all-keys").hidden = hidden === 0;
-  byId("all-keys").textContent = `Show all ${row.items.length} pieces`;
-  byId("inside-note").textContent = typeof view.head === "number" ? "" : `You see the ${view.head === "max" ? "maximum" : "mean"} of all heads above; this is head ${name.head + 1}, which looks most sharply.`;
+  byId("all-keys").textContent = say`Show all ${row.items.length} pieces`;
+  byId("inside-note").textContent = typeof view.head === "number" ? "" : say`The heads above are combined; this is head ${name.head + 1}, which looks most sharply.`;
   choosePart(inside.box);
   if (inside.shownQuery !== query) {
     Object.assign(inside, { shownQuery: query, key: null });
@@ -210,7 +210,7 @@ function makeBar(share, colour) {
 function makeRows(shown, content) {
   const side = KINDS[view.kind].columns;
   return makeElement("ul", { class: "keys" }, shown.map((item) => makeElement("li", {
-    class: item.reason ? "masked" : null, "data-key": item.i, onmouseenter: () => lightKey(item.i), title: item.reason ? `${item.label}: masked, ${item.reason}` : null,
+    class: item.reason ? "masked" : null, "data-key": item.i, onmouseenter: () => lightKey(item.i), title: item.reason ? say`${item.label}: masked, ${item.reason}` : null,
   }, makeElement("span", { class: "label", dir: "auto", lang: languageOf(side) }, item.label), content(item))));
 }
 
@@ -218,11 +218,11 @@ function makeQueryBox({ q, width }, query, labels) {
   const side = KINDS[view.kind].rows;
   const largest = largestOf(q);
   return [
-    makeElement("p", {}, "of ", makeElement("b", { dir: "auto", lang: languageOf(side) }, `“${labels[query]}”`), `: ${width} numbers, from its state times W`, makeElement("sup", {}, "Q"), "."),
+    makeElement("p", {}, sayWith`of ${makeElement("b", { dir: "auto", lang: languageOf(side) }, quote(labels[query]))}: ${width} numbers, from its state times W${makeElement("sup", {}, "Q")}.`),
     makeCells(q, largest, describeVector(q)),
     makeScale(largest),
-    makeElement("p", {}, "Which piece looks?"),
-    makeToolbar("Queries", labels.map((label, i) => makeElement("button", {
+    makeElement("p", {}, say`Which piece looks?`),
+    makeToolbar(say`Queries`, labels.map((label, i) => makeElement("button", {
       type: "button", "aria-pressed": String(i === query), "data-query": i, dir: "auto", lang: languageOf(side), onclick: () => chooseQuery(i),
     }, label)), "queries"),
   ];
@@ -250,12 +250,12 @@ function makeToolbar(name, children, className = null) {
 }
 
 function describeVector(vector) {
-  return `${vector.length} numbers from ${formatNumber(Math.min(...vector), 4)} to ${formatNumber(Math.max(...vector), 4)}`;
+  return say`${vector.length} numbers from ${formatNumber(Math.min(...vector), 4)} to ${formatNumber(Math.max(...vector), 4)}`;
 }
 
 function makeScale(largest) {
   const scale = [-1, -0.5, 0, 0.5, 1];
-  const cells = makeCells(Float32Array.from(scale), 1, "the scale of the colours");
+  const cells = makeCells(Float32Array.from(scale), 1, say`the scale of the colours`);
   return makeElement("p", { class: "ends" }, formatNumber(-largest), cells, formatNumber(largest));
 }
 
@@ -267,29 +267,29 @@ function makeKeysBox({ q, items, width }, shown) {
     onmouseenter: () => lightKey(item.i), onfocus: () => lightKey(item.i), onclick: () => lightKey(item.i),
   }, makeElement("span", { class: "label", dir: "auto", lang: languageOf(side) }, item.label), makeCells(item.k, largest, describeVector(item.k), true));
   const keys = shown.map((item) => makeElement("li", { "data-key": item.i, class: item.reason ? "masked" : null }, makeKey(item)));
-  const list = makeToolbar("Keys", [makeElement("ul", { class: "keys" }, keys)]);
+  const list = makeToolbar(say`Keys`, [makeElement("ul", { class: "keys" }, keys)]);
   const allProducts = largestOf(...items.map(({ products }) => products));
   const details = shown.map((item) => makeElement("div", { class: "product", "data-of": item.i, hidden: true },
-    makeElement("span", {}, "q"), makeCells(q, largestOf(q), "the query"),
-    makeElement("span", {}, "k"), makeCells(item.k, largest, "the key"),
+    makeElement("span", {}, "q"), makeCells(q, largestOf(q), say`the query`),
+    makeElement("span", {}, "k"), makeCells(item.k, largest, say`the key`),
     makeElement("span", {}, "q × k"), makeCells(item.products, allProducts, describeVector(item.products)),
-    makeElement("p", {}, "sum ", makeNumber(item.product), " / √", String(width), " = ", makeNumber(item.logit), `; largest: ${describeLargest(item.products)}`)));
+    makeElement("p", {}, sayWith`sum ${makeNumber(item.product)} / √${width} = ${makeNumber(item.logit)}; largest: ${describeLargest(item.products)}`)));
   return [list, ...details];
 }
 
 // The cells that contribute most to a product.
 function describeLargest(products) {
   const cells = [...products].map((value, i) => ({ value, i })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 2);
-  return cells.map(({ value, i }) => `cell ${i + 1}, ${formatNumber(value)}`).join("; ");
+  return cells.map(({ value, i }) => say`cell ${i + 1}, ${formatNumber(value)}`).join("; ");
 }
 
 function makeLogitsBox({ items, width }, shown) {
   const largest = largestOf(items.filter(({ reason }) => !reason).map(({ logit }) => logit));
   const rows = makeRows(shown, ({ reason, product, logit }) => (reason
-    ? makeElement("span", { class: "reason" }, "masked")
+    ? makeElement("span", { class: "reason" }, say`masked`)
     : [makeElement("span", { class: "number", title: `${formatNumber(product, 4)} / √${width} = ${formatNumber(logit, 4)}` }, formatNumber(logit)), makeBar(logit / largest, signedColour(Math.sign(logit)))]));
   const reasons = [...new Set(shown.map(({ reason }) => reason).filter(Boolean))];
-  return [rows, ...reasons.map((reason) => makeElement("p", {}, `Hatched: ${reason}.`))];
+  return [rows, ...reasons.map((reason) => makeElement("p", {}, say`Hatched: ${reason}.`))];
 }
 
 function makeSoftmaxBox({ items }, shown) {
@@ -301,8 +301,8 @@ function makeSoftmaxBox({ items }, shown) {
     rows.replaceChildren(makeRows(shown, ({ i, reason }) => (reason
       ? makeElement("span", { class: "reason" }, "0")
       : [makeElement("span", { class: "number", title: formatNumber(weights[i], 4) }, formatProbability(weights[i])), makeBar(weights[i], weightColour(Math.max(weights[i], 0.15)))])));
-    name.textContent = `Temperature ${text} `;
-    note.textContent = temperature === 1 ? "These are the numbers of the heat map." : `Only drawn: softmax(x / ${text}). The model uses 1.`;
+    name.textContent = `${say`Temperature ${text}`} `;
+    note.textContent = temperature === 1 ? say`These are the numbers of the heat map.` : say`Only drawn: softmax(x / ${text}). The model uses 1.`;
     inside.temperature = temperature;
   };
   draw(inside.temperature);
@@ -313,9 +313,9 @@ function makeValuesBox({ items, output }, shown, alternatives) {
   const largest = largestOf(...items.map(({ v }) => v));
   return [
     makeRows(shown, ({ reason, weight, v }) => (reason
-      ? makeElement("span", { class: "reason" }, "nothing")
+      ? makeElement("span", { class: "reason" }, say`nothing`)
       : [makeElement("span", { class: "number", title: `${formatNumber(100 * weight, 4)} %` }, `${formatProbability(100 * weight, 0)} %`), makeCells(v.map((value) => value * weight), largest, describeVector(v))])),
-    makeElement("p", {}, "The sum is the output of the head:"),
+    makeElement("p", {}, say`The sum is the output of the head:`),
     makeCells(output, largestOf(output), describeVector(output)),
     ...makeShares(alternatives),
   ];
@@ -324,12 +324,12 @@ function makeValuesBox({ items, output }, shown, alternatives) {
 // The share of the head in the logits of the likeliest pieces.
 function makeShares(alternatives) {
   if (!alternatives) {
-    return [makeElement("p", {}, "A head of the encoder acts on the next word only through the decoder: “Switch off” measures how much.")];
+    return [makeElement("p", {}, say`A head of the encoder acts on the next word only through the decoder: “Switch off” measures how much.`)];
   }
   const largest = largestOf(alternatives.map(([, , , share]) => share));
   return [
-    makeElement("p", {}, "Its share of the logits of the next word:"),
-    makeElement("ul", { class: "keys shares" }, alternatives.map(([id, piece, logit, share]) => makeElement("li", { title: `${formatNumber(share, 4)} of ${formatNumber(logit, 4)}`, "data-share": id },
+    makeElement("p", {}, say`Its share of the logits of the next word:`),
+    makeElement("ul", { class: "keys shares" }, alternatives.map(([id, piece, logit, share]) => makeElement("li", { title: say`${formatNumber(share, 4)} of ${formatNumber(logit, 4)}`, "data-share": id },
       makeElement("span", { class: "label", dir: "auto", lang: languageOf("target") }, shownPiece(piece)), makeElement("span", { class: "number" }, (share > 0 ? "+" : "") + formatNumber(share)), makeBar(share / largest, signedColour(Math.sign(share)))))),
   ];
 }

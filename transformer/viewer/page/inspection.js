@@ -115,10 +115,10 @@ class Inspection {
     const sourceLength = this.data.realSource; // without padding
     return (row, column) => {
       if (kind === "decoder") {
-        return columns[column][0] >= rows[row][1] ? "it comes later in the translation" : "";
+        return columns[column][0] >= rows[row][1] ? say`it comes later in the translation` : "";
       }
       const isPadded = columns[column][0] >= sourceLength && values[row * count + column] === 0;
-      return isPadded || (kind === "encoder" && rows[row][0] >= sourceLength) ? "it is padding" : "";
+      return isPadded || (kind === "encoder" && rows[row][0] >= sourceLength) ? say`it is padding` : "";
     };
   }
 

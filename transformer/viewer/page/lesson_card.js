@@ -1,6 +1,6 @@
 // The card of a lesson: it sets the view as a link does, and asks a question.
 
-const lesson = { number: null, language: Object.keys(LESSONS).find((code) => navigator.language.startsWith(code)) ?? "en" };
+const lesson = { number: null };
 
 function fillTemplate(text, values) {
   return text.replace(/{(\w+)}/g, (_, name) => values[name]);
@@ -42,22 +42,21 @@ function closeLesson() {
 }
 
 function showLesson() {
-  const { number, language } = lesson;
+  const { number } = lesson;
   const isOpen = number !== null;
   const wasOpen = document.body.classList.contains("has-lesson");
   document.body.classList.toggle("has-lesson", isOpen);
   byId("lesson").hidden = !isOpen;
   byId("lessons").ariaExpanded = String(isOpen);
   if (isOpen) {
-    const { cards, ...texts } = LESSONS[language];
+    const { cards, ...texts } = LESSONS[reader.language];
     const { title, text, question } = cards[number];
     const { chapter } = LESSON_VIEWS[number];
-    byId("lesson").lang = language;
     byId("lesson-number").textContent = fillTemplate(texts.lesson, { n: number + 1, count: cards.length });
     byId("lesson-title").textContent = title;
     byId("lesson-text").textContent = fillTemplate(text, { beam: page.models[view.model].beam });
     byId("lesson-question").textContent = question;
-    replaceChildren(byId("lesson-more"), `${fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) })}: `, makeElement("code", {}, `docs/walkthrough/${texts.walkthrough}/${chapter}.md`));
+    replaceChildren(byId("lesson-more"), `${fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) })} `, makeElement("code", {}, `docs/walkthrough/${texts.walkthrough}/${chapter}.md`));
     for (const name of ["previous", "next", "close"]) {
       byId(`${name}-lesson`).ariaLabel = texts[name];
     }
@@ -70,9 +69,6 @@ function showLesson() {
 }
 
 function addLessonListeners() {
-  const languages = Object.entries(LESSONS).map(([code, { name }]) => makeElement("option", { value: code, lang: code, selected: code === lesson.language }, name));
-  byId("lesson-language").replaceChildren(...languages);
-  byId("lesson-language").addEventListener("change", (event) => { lesson.language = event.target.value; showLesson(); });
   byId("lessons").addEventListener("click", () => (lesson.number === null ? openLesson(0) : closeLesson()));
   byId("close-lesson").addEventListener("click", closeLesson);
   byId("previous-lesson").addEventListener("click", () => lesson.number > 0 && openLesson(lesson.number - 1));

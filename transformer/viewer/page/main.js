@@ -16,7 +16,7 @@ function chooseHead(choice) {
 function show() {
   const hasInspection = page.inspection !== null;
   markStale();
-  const title = "What a Transformer sees";
+  const title = say`What a Transformer sees`;
   document.title = hasInspection ? `${clipText(page.inspection.text, 40)} – ${title}` : title;
   for (const id of ["reading", "player", "stage", "attention", "without", "search"]) {
     byId(id).hidden = !hasInspection;
@@ -47,7 +47,7 @@ function showReading() {
 
 function showBars() {
   const { without } = page.inspection.data;
-  replaceChildren(byId("bars"), without ? makeBars(page.inspection) : "Leaving out words …");
+  replaceChildren(byId("bars"), without ? makeBars(page.inspection) : say`Leaving out words …`);
   byId("without").classList.toggle("pending", !without);
   byId("bars").classList.toggle("many", (without || []).length > 15);
 }
@@ -74,12 +74,12 @@ function showAttention() {
 
 // Lists to choose a head. `hasAll`: also all heads of a layer together.
 function makeHeadChoice(chosenHead, hasAll) {
-  const select = (name, values, chosen, pick) => makeElement("label", {}, `${name} `, makeElement("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
+  const select = (name, values, chosen, pick) => makeElement("label", {}, `${translate(name)} `, makeElement("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
     values.map(([value, text]) => makeElement("option", { value, selected: String(value) === String(chosen) }, text))));
   const numbers = (count) => Array.from({ length: count }, (_, i) => [i, i + 1]);
-  const all = hasAll ? [["mean", "mean of all"], ["max", "maximum of all"]] : [];
+  const all = hasAll ? [["mean", say`mean of all`], ["max", say`maximum of all`]] : [];
   return [
-    select("Kind", Object.entries(KINDS).map(([kind, { name }]) => [kind, name]), view.kind, (kind) => chooseHead({ kind })),
+    select("Kind", Object.entries(KINDS).map(([kind, { name }]) => [kind, translate(name)]), view.kind, (kind) => chooseHead({ kind })),
     select("Layer", numbers(page.inspection.layersOf(view.kind)), view.layer, (layer) => chooseHead({ layer: Number(layer) })),
     select("Head", [...all, ...numbers(page.inspection.heads)], chosenHead, (head) => chooseHead({ head: /^\d+$/.test(head) ? Number(head) : head })),
   ];
@@ -87,12 +87,11 @@ function makeHeadChoice(chosenHead, hasAll) {
 
 function showRole() {
   const { kind, layer, head } = view;
-  const place = `${KINDS[kind].name}, layer ${layer + 1}`;
   if (typeof head === "number") {
     const role = page.inspection.role(kind, layer, head);
-    byId("role").textContent = `${place}, head ${head + 1} ${role.text}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits. ${describeComparison()}`;
+    byId("role").textContent = `${placeOfHead(kind, layer, head)}: ${say`${translate(role.text)}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits.`} ${describeComparison()}`;
   } else {
-    byId("role").textContent = `${place}, ${head === "max" ? "maximum" : "mean"} of its ${page.inspection.heads} heads. ${describeComparison()}`;
+    byId("role").textContent = `${describeHeads(view, page.inspection.heads)}. ${describeComparison()}`;
   }
 }
 
@@ -102,20 +101,20 @@ function describeComparison() {
     return "";
   }
   if (page.matrix.isDifference) {
-    return "Green: the other model attends more; purple: it attends less.";
+    return say`Green: the other model attends more; purple: it attends less.`;
   }
   if (byId("beside").hidden) {
-    return "The other model has no such layer or head.";
+    return say`The other model has no such layer or head.`;
   }
-  const reason = typeof view.head === "number" && !isSameRun() ? "Heads of two training runs have no common order" : "The words of the two models differ";
-  return `${reason}: the first model is above, the other below.`;
+  const reason = typeof view.head === "number" && !isSameRun() ? say`Heads of two training runs have no common order` : say`The words of the two models differ`;
+  return say`${reason}: the first model is above, the other below.`;
 }
 
 function showHeat() {
   drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
   replaceChildren(byId("scale"), makeLegend(Boolean(page.matrix.isDifference)));
-  const { name } = KINDS[view.kind];
-  byId("heat").setAttribute("aria-label", `${name} attention, layer ${view.layer + 1}. The arrow keys read its cells; the table below has the numbers.`);
+  const name = translate(KINDS[view.kind].name);
+  byId("heat").setAttribute("aria-label", say`${name} attention, layer ${view.layer + 1}. The arrow keys read its cells; the table below has the numbers.`);
   showHighlight();
 }
 
@@ -127,7 +126,7 @@ function showOtherMatrix() {
   if (isBeside) {
     const { name } = page.models[page.other.model];
     byId("beside-name").textContent = name;
-    byId("heat-beside").setAttribute("aria-label", `Heat map of ${name}, layer ${view.layer + 1}.`);
+    byId("heat-beside").setAttribute("aria-label", say`Heat map of ${name}, layer ${view.layer + 1}.`);
     drawHeat(byId("heat-beside"), matrix, heatLayout(matrix, byId("large").clientWidth || 600), null);
   }
 }
@@ -166,17 +165,17 @@ function setHighlight(highlight) {
 }
 
 function showTree() {
+  byId("show-tree").textContent = byId("search").classList.contains("open") ? say`Hide the tree` : say`Show the tree`;
   const pieceOf = (id) => page.inspection.data.nodePieces[id];
   replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, { showCut: view.showCut, room: byId("tree").clientWidth }, choiceAttributes));
   const model = page.models[page.inspection.model];
-  byId("tree-note").textContent = `Search ${model.search}, ${model.beam} ${model.beam === 1 ? "hypothesis" : "hypotheses"} in the beam, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
+  byId("tree-note").textContent = say`Search ${model.search}, hypotheses in the beam: ${model.beam}, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
 }
 
 // On a narrow screen the tree is folded until it is asked for.
 function toggleTree() {
   const isOpen = byId("search").classList.toggle("open");
   byId("show-tree").ariaExpanded = String(isOpen);
-  byId("show-tree").textContent = isOpen ? "Hide the tree" : "Show the tree";
   showTree();
 }
 
@@ -248,11 +247,24 @@ function handleKey(event) {
   }
 }
 
+// Draw everything in another language.
+function chooseLanguage(code) {
+  setLanguage(code);
+  byId("language").value = code;
+  showLesson();
+  showLoading(page.source);
+  makeExportButtons();
+  setTheme();
+  if (page.models.length) {
+    showSettings();
+  }
+}
+
 function setTheme() {
   const prefersDark = matchMedia("(prefers-color-scheme: dark)").matches;
   const isDark = !page.isPrinted && (view.theme === "dark" || (view.theme === "auto" && prefersDark));
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
-  byId("theme").textContent = `Theme: ${view.theme}`;
+  byId("theme").textContent = { auto: () => say`Theme: auto`, light: () => say`Theme: light`, dark: () => say`Theme: dark` }[view.theme]();
   if (page.inspection) {
     show();
   }
@@ -262,9 +274,9 @@ async function copyLink() {
   writeLink();
   try {
     await navigator.clipboard.writeText(location.href);
-    showStatus("The link has been copied.");
+    showStatus(say`The link has been copied.`);
   } catch {
-    showStatus("The address bar has the link.");
+    showStatus(say`The address bar has the link.`);
   }
 }
 
@@ -282,6 +294,8 @@ function addListeners() {
   byId("pieces").addEventListener("change", (event) => { chooseUnit(!event.target.checked); page.highlight = null; writeLink(); show(); });
   byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); showClock(); });
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
+  replaceChildren(byId("language"), Object.entries(PAGE_LANGUAGES).map(([code, { name }]) => makeElement("option", { value: code, lang: code }, name)));
+  byId("language").addEventListener("change", (event) => { reader.isChosen = true; chooseLanguage(event.target.value); writeLink(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => setHighlight(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
@@ -297,10 +311,13 @@ function addListeners() {
   addEventListener("resize", () => { if (page.inspection) { showAttention(); showTree(); showClock(); } });
   document.querySelectorAll("[data-roving]").forEach(moveByArrows);
   addWhyListeners();
+}
+
+function makeExportButtons() {
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
   for (const tools of document.querySelectorAll(".exports")) {
     const of = tools.dataset.of;
-    replaceChildren(tools, ["svg", "png"].map((format) => makeElement("button", { type: "button", "data-export": `${of}-${format}`, onclick: () => exportPicture(pictures[of](), of, format) }, `Save as ${format.toUpperCase()}`)));
+    replaceChildren(tools, ["svg", "png"].map((format) => makeElement("button", { type: "button", "data-export": `${of}-${format}`, onclick: () => exportPicture(pictures[of](), of, format) }, say`Save as ${format.toUpperCase()}`)));
   }
 }
 
@@ -318,20 +335,19 @@ function readLink() {
     view.text = texts.includes(view.text) ? view.text : texts[0];
     replaceChildren(byId("sentence"), texts.map((text) => makeElement("option", { value: text, dir: "auto", selected: text === view.text }, text)));
   }
-  setTheme();
-  showSettings();
+  chooseLanguage(reader.language);
 }
 
 // What a page with its own model says of it.
 function showLoading({ started }) {
-  byId("local").hidden = false;
-  started.then(() => { byId("local").textContent = "The model runs in this page. Nothing you type leaves it."; }, () => { byId("local").hidden = true; });
+  byId("local").hidden = !started;
+  started?.then(() => { byId("local").textContent = say`The model runs in this page. Nothing you type leaves it.`; }, () => { byId("local").hidden = true; });
 }
 
 function showSettings() {
   const options = (chosen) => page.models.map(({ name }, i) => makeElement("option", { value: i, selected: i === chosen }, name));
   replaceChildren(byId("model"), options(view.model));
-  replaceChildren(byId("other"), makeElement("option", { value: -1, selected: view.other < 0 }, "nothing"), options(view.other));
+  replaceChildren(byId("other"), makeElement("option", { value: -1, selected: view.other < 0 }, say`nothing`), options(view.other));
   byId("compare-with").hidden = page.models.length < 2;
   byId("pieces").checked = !view.byWords;
   byId("padding").value = view.padding;
@@ -365,9 +381,6 @@ async function start() {
   byId("frozen").hidden = !isFrozen;
   byId("padding").parentElement.hidden = !hasPadding;
   readLink();
-  if (started) {
-    showLoading(page.source);
-  }
   if (!location.hash && !matchMedia("(pointer: coarse)").matches) { // a phone would show its keyboard
     byId("text").focus();
   }
@@ -380,6 +393,6 @@ async function start() {
 }
 
 page.source = makeSource(JSON.parse(byId("data").textContent));
-setTheme();
 addListeners();
+chooseLanguage(findLanguage());
 start();

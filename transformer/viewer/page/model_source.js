@@ -4,7 +4,7 @@ const modelParts = []; // of the weights, in base64: what scripts beside the pag
 
 function loadScript(address) {
   return new Promise((resolve, reject) => {
-    const failure = new Error(`${address} is missing; it belongs beside this page.`);
+    const failure = new Error(say`${address} is missing; it belongs beside this page.`);
     document.head.append(makeElement("script", { src: address, onload: resolve, onerror: () => reject(failure) }));
   });
 }
@@ -42,7 +42,7 @@ class ModelSource {
       }
     });
     this.worker.addEventListener("error", ({ message }) => {
-      this.waiting.forEach(({ reject }) => reject(new Error(`The model cannot run: ${message}`)));
+      this.waiting.forEach(({ reject }) => reject(new Error(say`The model cannot run: ${message}`)));
     });
     this.started = this.start(data);
   }
@@ -51,10 +51,10 @@ class ModelSource {
   // Only the worker keeps them, as numbers.
   async start({ weights, parts, kernels }) {
     byId("data").textContent = ""; // it holds the weights, too
-    byId("local").textContent = "Loading the model …";
+    byId("local").textContent = say`Loading the model …`;
     for (const [i, address] of parts.entries()) {
       await loadScript(address);
-      byId("local").textContent = `Loading the model: ${i + 1} of ${parts.length} MB`;
+      byId("local").textContent = say`Loading the model: ${i + 1} of ${parts.length} MB`;
     }
     const file = decodeBase64(weights + modelParts.splice(0).join(""));
     return this.call("start", { weights: file, kernels: kernels.map(decodeBase64) }, null, [file.buffer]);

@@ -1,11 +1,6 @@
 // The two panes: the text, and its translation, whose sentences and words can be chosen.
 
 const UNSURE = 0.5; // a word with a smaller probability is named below the translation
-// A source word was perhaps left out if without it the log-probability of the translation falls
-// by less than this; see docs/seeing.md for how often that is right.
-const LEFT_OUT = -0.3;
-const LEFT_OUT_LETTERS = 4; // a run of such words has a longer one that is not frequent
-const FREQUENT = 0.1; // the share of the vocabulary, from its beginning, that is frequent
 const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
 
 // The translation of the whole text, a span for each sentence. The words of the inspected
@@ -35,7 +30,7 @@ function makeWordButtons(inspection) {
   const probabilities = inspection.probabilities(true);
   const buttons = words.flatMap((word, i) => [gaps[i], makeElement("span", {
     class: `word shade${shadeOf(probabilities[i])}`, role: "button", "data-word": i, "aria-expanded": "false",
-    title: `Probability ${formatProbability(probabilities[i])}. Click to see other words`,
+    title: say`Probability ${formatProbability(probabilities[i])}. Click to see other words`,
   }, word)]);
   return [...buttons, text.slice(joined.length)];
 }
@@ -76,9 +71,9 @@ function showTranslation() {
 // Sentences that are too long stay in the source language, and are named.
 function showFailures(sentences) {
   const failures = sentences.filter(({ text }) => text === null);
-  const count = failures.length === 1 ? "a sentence" : `${failures.length} sentences`;
+  const [first] = failures;
   byId("failures").hidden = failures.length === 0;
-  byId("failures").textContent = failures.length ? `Not translated: ${count}, from “${clipText(failures[0].source, 30)}” on. ${failures[0].error}` : "";
+  byId("failures").textContent = first ? say`Sentences that are not translated: ${failures.length}, from ${quote(clipText(first.source, 30))} on. ${first.error}` : "";
 }
 
 // What of the translation is a choice of the user.
@@ -87,62 +82,36 @@ function showChosen(inspection) {
   const isChoice = prefix.length > 0 || target !== null;
   byId("prefix").hidden = !inspection || !isChoice;
   if (inspection && isChoice) {
-    const pieces = prefix.length === 1 ? "The first piece is" : `The first ${prefix.length} pieces are`;
-    replaceChildren(byId("prefix"), target ? "This is the hypothesis that you chose. " : `${pieces} kept; the rest was decoded again. `,
-      makeElement("button", { type: "button", id: "reset-choice", onclick: resetChoice }, "Back to the best translation"));
+    const kept = prefix.length === 1 ? say`The first piece is kept; the rest was decoded again.` : say`The first ${prefix.length} pieces are kept; the rest was decoded again.`;
+    replaceChildren(byId("prefix"), target ? say`This is the hypothesis that you chose.` : kept, " ",
+      makeElement("button", { type: "button", id: "reset-choice", onclick: resetChoice }, say`Back to the best translation`));
   }
 }
 
 // What a reader should know of the sentence: in the footer whether the model was sure, and
 // below the panes which words were not.
 function showRemarks(inspection, count) {
-  const number = count > 1 ? `Sentence ${view.sentence + 1} of ${count}` : count ? "1 sentence" : "";
+  const number = count > 1 ? say`Sentence ${view.sentence + 1} of ${count}` : count ? say`1 sentence` : "";
   const remarks = inspection ? describeDoubts(inspection) : [];
-  byId("sentence-number").textContent = number + (inspection && remarks.length === 0 ? " · sure" : "");
+  byId("sentence-number").textContent = number + (inspection && remarks.length === 0 ? ` · ${say`sure`}` : "");
   byId("remarks").hidden = remarks.length === 0;
-  byId("remarks").textContent = remarks.join(" ");
+  replaceChildren(byId("remarks"), remarks.flatMap((remark) => [remark, " "]).flat());
 }
 
-// The remarks on a translation: words of which the model is not sure, words of the source that
+// The remarks on a translation, each a text or a list of elements: words of which the model is not sure, words of the source that
 // it cannot read, and words that it perhaps left out.
 function describeDoubts(inspection) {
-  const quote = (words) => words.map((word) => `“${word.replace(/[.,;:!?]$/, "")}”`).join(", ");
+  const list = (words) => words.map((word) => quote(word.replace(/[.,;:!?]$/, ""))).join(", ");
   const probabilities = inspection.probabilities(true);
   const unsure = inspection.data.target.words.slice(0, -1).filter((_, i) => probabilities[i] < UNSURE);
-  const { source, without } = inspection.data;
-  const leftOut = without ? findLeftOut(source.words, without, (i) => isRareWord(inspection, i)) : [];
+  const { without } = inspection.data;
+  const leftOut = without ? findLeftOut(without, (i) => isRareWord(inspection, i)) : [];
   const unknown = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
   return [
-    unsure.length > 0 && `Not sure: ${unsure.length > MAX_UNSURE ? `${unsure.length} words` : quote(unsure)}.`,
-    unknown.length > 0 && `Not in the vocabulary, so the model cannot read it: ${quote(unknown)}.`,
-    leftOut.length > 0 && `Perhaps left out: ${quote(leftOut)}.`,
+    unsure.length > 0 && say`Not sure: ${unsure.length > MAX_UNSURE ? say`${unsure.length} words` : list(unsure)}.`,
+    unknown.length > 0 && say`Not in the vocabulary, so the model cannot read it: ${list(unknown)}.`,
+    leftOut.length > 0 && sayWith`Perhaps left out: ${makeLeftOut(inspection, leftOut)}.`.flat(),
   ].filter(Boolean);
-}
-
-// Runs of source words that the translation does not need, as texts. `without`: the effect of
-// each word. isRare: whether a word is a content word.
-function findLeftOut(words, without, isRare) {
-  const runs = [];
-  let run = [];
-  [...without, null].forEach((row, i) => {
-    if (row && row.reduce((a, b) => a + b, 0) > LEFT_OUT) {
-      run.push(i);
-    } else {
-      runs.push(run);
-      run = [];
-    }
-  });
-  return runs.filter((indices) => indices.some(isRare)).map((indices) => indices.map((i) => words[i]).join(" "));
-}
-
-// Whether a source word is long, and no frequent one such as an article: the pieces of a
-// vocabulary are sorted by frequency.
-function isRareWord(inspection, i) {
-  const { words, pieces, ids, spans } = inspection.data.source;
-  const [start, end] = spans[i];
-  const places = Array.from({ length: end - start }, (_, j) => start + j).filter((place) => /[\p{L}\p{N}]/u.test(pieces[place]));
-  const isFrequent = places.length === 1 && ids[places[0]] < FREQUENT * page.models[inspection.model].sourceVocabulary;
-  return (words[i].match(/[\p{L}\p{N}]/gu) ?? []).length > LEFT_OUT_LETTERS && !isFrequent;
 }
 
 function showCounter() {
@@ -160,8 +129,8 @@ async function copyTranslation() {
     getSelection().selectAllChildren(translation);
     document.execCommand("copy");
   }
-  byId("copy").textContent = "Copied";
-  setTimeout(() => { byId("copy").textContent = "Copy"; }, 2000);
+  byId("copy").textContent = say`Copied`;
+  setTimeout(() => { byId("copy").textContent = say`Copy`; }, 2000);
 }
 
 // Sentences to try: in place of an empty translation, or when asked for.
@@ -186,13 +155,15 @@ function setText(text) {
   }
 }
 
+const FACTS = ["trained on {0} sentence pairs ({1})", "{0} million parameters", "BLEU {0} on dev", "weights in {0}"];
+
 // What the model is: languages, corpus, size, BLEU.
 function showModel() {
   const { about = [], languages } = page.models[view.model];
-  const name = (code) => new Intl.DisplayNames("en", { type: "language", fallback: "code" }).of(code);
+  const name = (code) => new Intl.DisplayNames(reader.language, { type: "language", fallback: "code" }).of(code);
   const names = ["source", "target"].every((side) => languageOf(side, view.model)) ? [languages.map(name).join(" → ")] : [];
   byId("about").hidden = about.length === 0;
-  byId("about").textContent = [...names, ...about].join(" · ");
+  byId("about").textContent = [...names, ...about.map((fact) => translateFilled(fact, FACTS))].join(" · ");
   showExamples();
 }
 

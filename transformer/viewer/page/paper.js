@@ -5,7 +5,7 @@ const MAX_RUNNERS_UP = 3;
 
 function showPrinted() {
   const model = page.models[page.inspection?.model ?? view.model]?.name;
-  const date = new Date().toLocaleDateString("en", { dateStyle: "long" });
+  const date = new Date().toLocaleDateString(reader.language, { dateStyle: "long" });
   byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
   replaceChildren(byId("strip"), page.inspection ? makeStrip(page.inspection) : []);
 }
@@ -17,7 +17,7 @@ function makeStrip(inspection) {
   const { columns, columnLabels, values } = inspection.matrix("cross", layer, isCross ? view.head : "mean", true);
   const probabilities = inspection.probabilities(true);
   const name = (word, number) => `${word} ${formatProbability(number)}`;
-  const head = ["Step", "Word", "Probability", `Attends to (${KINDS.cross.name.toLowerCase()}, layer ${layer + 1})`, "Runners-up"];
+  const head = [say`Step`, say`Word`, say`Probability`, say`Attends to (cross, layer ${layer + 1})`, say`Runners-up`];
   const rows = inspection.labels("target", true).map((word, row) => {
     const weights = columnLabels.map((label, column) => ({ label, weight: values[row * columns + column] }));
     const looks = weights.sort((a, b) => b.weight - a.weight).slice(0, MAX_LOOKS).map(({ label, weight }) => name(label, weight));

@@ -130,9 +130,9 @@ function showClock() {
 function describePosition() {
   const { step } = view;
   if (step === null) {
-    return `${lastStep()} steps.`;
+    return say`${lastStep()} steps.`;
   }
-  return step > 0 ? `Step ${step} of ${lastStep()}.` : `Encoder, layer ${step - firstStep() + 1} of ${page.inspection.layersOf("encoder")}.`;
+  return step > 0 ? say`Step ${step} of ${lastStep()}.` : say`Encoder, layer ${step - firstStep() + 1} of ${page.inspection.layersOf("encoder")}.`;
 }
 
 function showPlayer() {
@@ -143,9 +143,10 @@ function showPlayer() {
   scrubber.value = step ?? lastStep();
   const word = step > 0 ? page.inspection.labels("target", view.byWords)[step - 1] : "";
   scrubber.setAttribute("aria-valuetext", `${describePosition()} ${word}`.trim());
-  byId("position").textContent = step === null ? `${lastStep()} steps` : step > 0 ? `${step} of ${lastStep()}` : `${step - firstStep() + 1} of ${page.inspection.layersOf("encoder")}`;
-  byId("position").dataset.of = step === null ? "" : step > 0 ? "step" : "layer";
-  byId("play").ariaLabel = player.isPlaying ? "Pause" : "Play";
+  const [number, count] = step > 0 ? [step, lastStep()] : [step - firstStep() + 1, page.inspection.layersOf("encoder")];
+  byId("position").textContent = step === null ? say`${lastStep()} steps` : say`${number} of ${count}`;
+  byId("position").dataset.of = step === null ? "" : step > 0 ? say`step` : say`layer`;
+  byId("play").ariaLabel = player.isPlaying ? say`Pause` : say`Play`;
   byId("player").classList.toggle("playing", player.isPlaying);
   byId("first-step").ariaDisabled = String(step === firstStep());
   byId("step-back").ariaDisabled = String(step === firstStep());

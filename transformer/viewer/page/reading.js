@@ -23,7 +23,7 @@ function makeChoices(inspection, place, choiceAttributes) {
     share.style.width = `${(100 * probability).toFixed(1)}%`;
     return makeElement("li", {}, makeElement("button", {
       type: "button", class: id === chosen ? "chosen" : null, "data-alternative": `${place}-${id}`,
-      title: id === chosen ? "Already in the translation" : "Keep the pieces before it, and decode the rest again",
+      title: id === chosen ? say`Already in the translation` : say`Keep the pieces before it, and decode the rest again`,
       ...(id === chosen ? {} : choiceAttributes(alternativeChoice(inspection, place, id))),
     }, makeElement("span", { lang: languageOf("target") }, piece), makeElement("span", { class: "number" }, formatProbability(probability, 3)), share));
   }));
@@ -41,7 +41,7 @@ function makeNBest(inspection, choiceAttributes) {
   const displayed = inspection.data.target.ids.slice(0, -1).join();
   return inspection.data.nBest.map((best, rank) => makeElement("li", {},
     makeElement("button", { type: "button", "aria-pressed": String(best.ids.join() === displayed), "data-rank": rank, dir: "auto", lang: languageOf("target"), ...choiceAttributes({ prefix: inspection.prefix, target: best.ids }) },
-      best.text || "(empty)"),
+      best.text || say`(empty)`),
     makeElement("span", { class: "number" }, ` ${formatNumber(best.score, 3)} `),
     page.source.isFrozen || rank === 0 ? "" : makeWhyNotButton(best)));
 }
@@ -60,7 +60,7 @@ function makeBars(inspection) {
     const zero = makeElement("div", { class: "zero" });
     zero.style.left = share(-smallest);
     const worst = without[i].indexOf(Math.min(...without[i]));
-    return makeElement("div", { class: "bar", title: `It matters most for “${inspection.data.target.pieces[worst]}”` },
+    return makeElement("div", { class: "bar", title: say`It matters most for ${quote(inspection.data.target.pieces[worst])}` },
       makeElement("span", { dir: "auto", lang: languageOf("source"), class: inspection.isUnknown(i, true) ? "unknown" : null }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
   });
 }

@@ -32,7 +32,7 @@ function isStale() {
 function markStale() {
   document.body.classList.toggle("stale", isStale());
   byId("stale").hidden = !isStale();
-  byId("stale").textContent = isStale() ? `The results below are for “${page.inspection.text}”, by ${page.models[page.inspection.model].name}.` : "";
+  byId("stale").textContent = isStale() ? say`The results below are for ${quote(page.inspection.text)}, by ${page.models[page.inspection.model].name}.` : "";
 }
 
 // Request the translation of the text, and the inspection of one of its sentences; abort
@@ -51,7 +51,7 @@ async function refresh() {
     show();
     return;
   }
-  showStatus("Translating …");
+  showStatus(say`Translating …`);
   try {
     const [isAnotherServer] = await Promise.all([fetchModels(request.signal), translateText(request.signal)]);
     if (isAnotherServer) {
@@ -82,7 +82,7 @@ async function showExample({ text, inspection }) {
 async function showInspections(inspection, other, signal) {
   const pieces = piecesOfChoice(inspection);
   if (view.pieces && view.pieces !== pieces) {
-    showMisfit("The choice in the link does not fit this model; this is its own translation.");
+    showMisfit(say`The choice in the link does not fit this model; this is its own translation.`);
     Object.assign(view, NO_CHOICE);
     await refresh();
     return;
@@ -94,7 +94,7 @@ async function showInspections(inspection, other, signal) {
   lightWords();
   writeLink();
   page.timer = setTimeout(() => { page.isSettled = true; }, SETTLED);
-  byId("heard").textContent = `Translation: ${textOf(inspection)}`;
+  byId("heard").textContent = say`Translation: ${textOf(inspection)}`;
   showWithout(inspection, signal).catch((error) => page.inspection === inspection && handleError(error));
 }
 
@@ -149,7 +149,7 @@ async function translateText(signal) {
   if (!currentSentence()) {
     const { model } = view;
     const input = limitText(view.text).trim();
-    const report = (done, all) => done > 0 && showStatus(`Translating … ${Math.round((100 * done) / all)} %`);
+    const report = (done, all) => done > 0 && showStatus(say`Translating … ${Math.round((100 * done) / all)} %`);
     const { text, sentences } = await page.source.translate({ model, text: input, language: languageOf("source", model) }, signal, report);
     page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text ?? sentence.source)) };
     view.sentence = findSentence(Math.min(view.sentence, sentences.length - 1), 1) ?? findSentence(0, 1);
@@ -207,7 +207,7 @@ function showRemark() {
   byId("several").hidden = page.models[view.model].split || !/(\n|[.!?…]["”’»)]*\s)\s*\S/.test(view.text.trim());
   const rest = view.text.slice(limitText(view.text).length).trim();
   byId("too-long").hidden = rest === "";
-  byId("too-long").textContent = `Not translated: the last ${[...rest].length.toLocaleString("en")} characters, from “${clipText(rest, 30)}” on. A text has at most ${MAX_CHARACTERS.toLocaleString("en")}.`;
+  byId("too-long").textContent = say`Not translated: the last ${[...rest].length.toLocaleString("en")} characters, from ${quote(clipText(rest, 30))} on. A text has at most ${MAX_CHARACTERS.toLocaleString("en")}.`;
 }
 
 function handleInput() {
@@ -229,7 +229,7 @@ function handleInput() {
 // The attributes of a button that chooses a translation; it is disabled if the file lacks it.
 function choiceAttributes(choice) {
   const isThere = page.source.has({ ...makeRequest(view.model), ...choice });
-  return { onclick: isThere ? () => choose(choice) : () => showStatus(NOT_IN_FILE), "aria-disabled": isThere ? null : "true" };
+  return { onclick: isThere ? () => choose(choice) : () => showStatus(sayNotInFile()), "aria-disabled": isThere ? null : "true" };
 }
 
 // Stale results belong to another text: they cannot be chosen.

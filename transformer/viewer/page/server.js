@@ -1,6 +1,8 @@
 // The source of the inspections: the page's own server, or the data in the file.
 
-const NOT_IN_FILE = "This is not in the file; use serve.py to see it.";
+function sayNotInFile() {
+  return say`This is not in the file; use serve.py to see it.`;
+}
 
 const TOO_LONG = 413; // the status of a request with more than the server takes
 const SENTENCES_AT_ONCE = 100; // of a request: the server takes 256, and others wait
@@ -132,10 +134,10 @@ class ServerSource {
       if (error.name === "AbortError") {
         throw error;
       }
-      throw new Unreachable("The server does not answer. Retrying …");
+      throw new Unreachable(say`The server does not answer. Retrying …`);
     }
     if (response.status === 429 || response.status === 503) {
-      throw new Unreachable(`${answer.error} Retrying …`);
+      throw new Unreachable(say`${answer.error} Retrying …`);
     }
     if (!response.ok) {
       throw Object.assign(new Error(answer.error), { status: response.status });
@@ -158,7 +160,7 @@ class FileSource {
   async translate({ model, text }) {
     const entry = this.find({ model, text, prefix: [], target: null });
     if (!entry) {
-      throw new Error(NOT_IN_FILE);
+      throw new Error(sayNotInFile());
     }
     const [best] = entry.inspection.nBest;
     return { text: best.text, sentences: [{ source: text, text: best.text }] };
@@ -167,14 +169,14 @@ class FileSource {
   async inspect(request) {
     const entry = this.find(request);
     if (!entry) {
-      throw new Error(NOT_IN_FILE);
+      throw new Error(sayNotInFile());
     }
     return new Inspection(entry.inspection, request);
   }
 
   async listWords({ data }, word) {
     if (!data.choices) {
-      throw new Error(NOT_IN_FILE);
+      throw new Error(sayNotInFile());
     }
     return data.choices[word];
   }

@@ -35,7 +35,7 @@ function makeBelow({ below, kind, row, isTranslating }, choose) {
     const isLater = isTranslating && row !== null && i > row;
     const attributes = { class: ["spot", isLater && "later", i === row && "now"].filter(Boolean).join(" "), dir: "auto", lang: isLater ? null : languageOf(KINDS[kind].rows) };
     return isTranslating
-      ? makeElement("button", { ...attributes, type: "button", "data-step": i + 1, "aria-pressed": String(i === row), "aria-label": isLater ? `Step ${i + 1}` : null, onclick: () => choose(i + 1) }, makeElement("span", {}, word))
+      ? makeElement("button", { ...attributes, type: "button", "data-step": i + 1, "aria-pressed": String(i === row), "aria-label": isLater ? say`Step ${i + 1}` : null, onclick: () => choose(i + 1) }, makeElement("span", {}, word))
       : makeElement("span", attributes, makeElement("span", {}, word));
   });
 }
@@ -85,7 +85,7 @@ function makeNextWords(nextWords, choiceAttributes) {
     bar.style.width = `${(100 * probability).toFixed(1)}%`;
     return makeElement("button", {
       type: "button", class: isChosen ? "chosen" : null, "data-next": i, "aria-pressed": String(isChosen),
-      title: isChosen ? "In the translation" : "Continue with this one, and decode the rest again",
+      title: isChosen ? say`Already in the translation` : say`Continue with this one, and decode the rest again`,
       ...(isChosen ? {} : choiceAttributes(choice)),
     }, makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, label), makeElement("span", { class: "room" }, bar), makeElement("span", { class: "number" }, formatProbability(probability)));
   });
@@ -113,24 +113,35 @@ function makeHypotheses(inspection, count) {
     const attributes = { class: [isDropped && "dropped", ids.join() === displayed && "displayed"].filter(Boolean).join(" ") || null, "data-hypothesis": node.number, "data-parent": node.parent };
     return makeElement("li", attributes,
       makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, ending, makeElement("strong", {}, newest)),
-      makeElement("span", { class: "number" }, formatNumber(node.logProb), isDropped ? makeElement("span", { role: "img", "aria-label": " dropped" }, " ✂") : ""));
+      makeElement("span", { class: "number" }, formatNumber(node.logProb), isDropped ? makeElement("span", { role: "img", "aria-label": say`dropped` }, " ✂") : ""));
   });
+}
+
+// The head that is chosen, or how the heads of its layer are combined.
+function describeHeads({ kind, layer, head }, count) {
+  const place = say`${translate(KINDS[kind].name)}, layer ${layer + 1}`;
+  if (typeof head === "number") {
+    return placeOfHead(kind, layer, head);
+  }
+  return head === "max" ? say`${place}, maximum of ${count} heads` : say`${place}, mean of ${count} heads`;
 }
 
 // What happens in a step, in a sentence.
 function describeStep({ kind, layer, matrix, row }, inspection) {
   if (row !== null) {
-    return (kind === "decoder" ? "The word read last: " : "") + describeLine(matrix, { row });
+    const line = describeLine(matrix, { row });
+    return kind === "decoder" ? say`The word read last: ${line}` : line;
   }
   return kind === "encoder"
-    ? `Encoder, layer ${layer + 1} of ${inspection.layersOf("encoder")}: every word of the source attends to every word.`
-    : "Play shows how this translation is made, word by word. Each ribbon leads from a word to one that attends to it; the wider, the more.";
+    ? say`Encoder, layer ${layer + 1} of ${inspection.layersOf("encoder")}: every word of the source attends to every word.`
+    : say`Play shows how this translation is made, word by word. Each ribbon leads from a word to one that attends to it; the wider, the more.`;
 }
 
 // The bars of the step, in words; "" if it has none.
 function describeNextWords() {
   const bars = view.step > 0 ? [...byId("next").children].slice(0, 3) : [];
-  return bars.length ? `Likeliest: ${bars.map((bar) => `“${bar.querySelector(".text").textContent}” ${bar.querySelector(".number").textContent}`).join(", ")}.` : "";
+  const words = bars.map((bar) => `${quote(bar.querySelector(".text").textContent)} ${bar.querySelector(".number").textContent}`);
+  return words.length ? say`Likeliest: ${words.join(", ")}.` : "";
 }
 
 // Drawing
@@ -141,16 +152,15 @@ function showStage() {
   const isStep = view.step > 0;
   replaceChildren(byId("above"), makeAbove(scene));
   replaceChildren(byId("below"), makeBelow(scene, chooseStep));
-  byId("above-name").textContent = { encoder: scene.layer ? `Layer ${scene.layer}` : "Source", decoder: "Read so far", cross: "Source" }[scene.kind];
-  byId("below-name").textContent = scene.isTranslating ? "Translation" : `Layer ${scene.layer + 1}`;
-  const head = typeof scene.head === "number" ? `head ${scene.head + 1}` : `${scene.head === "max" ? "maximum" : "mean"} of ${inspection.heads} heads`;
-  byId("scene").textContent = `${KINDS[scene.kind].name}, layer ${scene.layer + 1}, ${head}`;
+  byId("above-name").textContent = { encoder: scene.layer ? say`Layer ${scene.layer}` : say`Source`, decoder: say`Read so far`, cross: say`Source` }[scene.kind];
+  byId("below-name").textContent = scene.isTranslating ? say`Translation` : say`Layer ${scene.layer + 1}`;
+  byId("scene").textContent = describeHeads(scene, inspection.heads);
   byId("step-text").textContent = describeStep(scene, inspection);
   byId("lines").tabIndex = scene.isTranslating ? -1 : 0; // to scroll; otherwise the buttons do
   showRibbons(scene);
   byId("step-choices").hidden = !isStep;
   if (isStep) {
-    byId("next-name").textContent = view.byWords ? "Next word" : "Next piece";
+    byId("next-name").textContent = view.byWords ? say`Next word` : say`Next piece`;
     showNextWords();
     askForWords(inspection, view.step);
     askForWords(inspection, view.step + 1); // so that they are there in time

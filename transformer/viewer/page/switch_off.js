@@ -5,7 +5,7 @@ const SHARP = 0.5; // of its attention, with which a head looks important
 
 // The name of a head, such as "cross 2.3": layer 2, head 3.
 function nameHead({ kind, layer, head }) {
-  return `${kind} ${layer + 1}.${head + 1}`;
+  return `${translate(kind)} ${layer + 1}.${head + 1}`;
 }
 
 function listHeads(inspection) {
@@ -33,7 +33,7 @@ async function showSwitches() {
   const { inspection } = page;
   const heads = listHeads(inspection);
   const off = headsOff();
-  byId("try-all").textContent = `Try all ${heads.length}`;
+  byId("try-all").textContent = say`Try all ${heads.length}`;
   byId("all-on").hidden = off.length === 0;
   byId("sorted").parentElement.hidden = !inspection.changes;
   drawSwitches(inspection, heads);
@@ -41,7 +41,7 @@ async function showSwitches() {
   const key = off.map(nameHead).join();
   inspection.ablations ??= new Map();
   if (off.length && !inspection.ablations.has(key)) {
-    byId("ablated").textContent = `Translating without ${joinNames(off)} …`;
+    byId("ablated").textContent = say`Translating without ${joinNames(off)} …`;
     const answer = await askWhenVisible("switch-off", key, (signal) => page.source.ablate(inspection, off, signal), byId("ablated"));
     if (!answer) {
       return;
@@ -52,7 +52,7 @@ async function showSwitches() {
     }
     return;
   }
-  replaceChildren(byId("ablated"), off.length ? describeAblation(inspection, off, inspection.ablations.get(key)) : "All heads are on. Switch one off, and the sentence is translated again.");
+  replaceChildren(byId("ablated"), off.length ? describeAblation(inspection, off, inspection.ablations.get(key)) : say`All heads are on. Switch one off, and the sentence is translated again.`);
 }
 
 function joinNames(heads) {
@@ -65,16 +65,16 @@ function describeAblation(inspection, off, { nBest: [best], score }) {
   const isCommon = findCommonWords(before, after)[1];
   const was = findDisplayed(inspection)?.score ?? null;
   return [
-    `Without ${joinNames(off)}: `,
+    say`Without ${joinNames(off)}:`, " ",
     makeElement("span", { class: "ablated", dir: "auto", lang: languageOf("target") }, after.flatMap((word, i) => [isCommon[i] ? word : makeElement("mark", {}, word), " "])),
-    makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, formatNumber(best.score) + (was === null ? "" : ` (was ${formatNumber(was)})`)),
-    before.join() === after.join() ? ", the same translation." : `. The translation above would have ${formatNumber(score)}.`,
+    makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, formatNumber(best.score) + (was === null ? "" : ` ${say`(was ${formatNumber(was)})`}`)),
+    before.join() === after.join() ? say`, the same translation.` : say`. The translation above would have ${formatNumber(score)}.`,
   ];
 }
 
 async function tryAll() {
   const { inspection } = page;
-  byId("ranking").textContent = "Switching off each head alone …";
+  byId("ranking").textContent = say`Switching off each head alone …`;
   const answer = await askWhenVisible("switch-off", "each", (signal) => page.source.ablateEach(inspection, signal), byId("ranking"));
   if (answer) {
     inspection.changes = answer;
@@ -95,8 +95,8 @@ function drawSwitches(inspection, heads) {
     replaceChildren(byId("switches"), makeElement("div", { class: "flow" }, sorted.map((name) => make(name, true))));
     return;
   }
-  replaceChildren(byId("switches"), Object.entries(KINDS).map(([kind, { name: title }]) => makeElement("table", {}, makeElement("caption", {}, title),
-    Array.from({ length: inspection.layersOf(kind) }, (_, layer) => makeElement("tr", {}, makeElement("th", { scope: "row" }, `layer ${layer + 1}`),
+  replaceChildren(byId("switches"), Object.entries(KINDS).map(([kind, { name: title }]) => makeElement("table", {}, makeElement("caption", {}, translate(title)),
+    Array.from({ length: inspection.layersOf(kind) }, (_, layer) => makeElement("tr", {}, makeElement("th", { scope: "row" }, say`layer ${layer + 1}`),
       heads.filter((head) => head.kind === kind && head.layer === layer).map((name) => makeElement("td", {}, make(name, false))))))));
 }
 
@@ -105,11 +105,11 @@ function makeSwitch(inspection, name, change, largest, isNamed) {
   const canvas = makeElement("canvas", {});
   drawThumbnail(canvas, inspection.matrix(kind, layer, head, view.byWords));
   const role = inspection.role(kind, layer, head);
-  const place = `${KINDS[kind].name}, layer ${layer + 1}, head ${head + 1}`;
+  const place = placeOfHead(kind, layer, head);
   const visible = [isNamed ? nameHead(name) : "", change === undefined ? "" : formatNumber(change)].filter(Boolean).join(" ");
   const button = makeElement("button", {
     type: "button", role: "switch", "aria-checked": String(!isOff(name)), "aria-label": [visible, place].filter(Boolean).join(", "),
-    title: `${place}: ${role.text}, ${formatNumber(role.share)}${change === undefined ? "" : `; without it ${formatNumber(change, 4)}`}`,
+    title: `${place}: ${translate(role.text)}, ${formatNumber(role.share)}${change === undefined ? "" : say`; without it ${formatNumber(change, 4)}`}`,
     "data-switch": `${kind}-${layer}-${head}`, onclick: () => switchHead(name),
   }, canvas, isNamed ? makeElement("span", { class: "name" }, `${nameHead(name)} `) : []);
   if (change !== undefined) {
@@ -131,8 +131,8 @@ function showRanking(inspection, heads) {
   const worst = items.reduce((a, b) => (b.change < a.change ? b : a));
   const sharp = items.filter(({ change, role }) => Math.abs(change) < SMALL_CHANGE && role.share >= SHARP && !role.text.startsWith("looks everywhere")).sort((a, b) => b.role.share - a.role.share)[0];
   const describe = ({ name, change }) => `${nameHead(name)} (${formatNumber(change)})`;
-  const important = sharp ? ` Looks important, but is not needed alone: ${describe(sharp)}, which ${sharp.role.text}, ${formatNumber(sharp.role.share)}.` : "";
-  byId("ranking").textContent = `The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.${important}`;
+  const important = sharp ? say`Looks important, but is not needed alone: ${describe(sharp)}: ${translate(sharp.role.text)}, ${formatNumber(sharp.role.share)}.` : "";
+  byId("ranking").textContent = `${say`The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.`} ${important}`;
 }
 
 function addSwitchListeners() {

@@ -2,11 +2,11 @@
 
 const TREE = { column: 112, row: 30, minColumns: 5 };
 const FATES = {
-  open: "is continued",
-  cut: "was dropped: others at this step are more likely",
-  ended: "is complete, and is one of the n best",
-  beaten: "is complete, but others score better",
-  chosen: "is complete; you chose it",
+  open: () => say`it is continued`,
+  cut: () => say`it was dropped: others at this step are more likely`,
+  ended: () => say`it is complete, and is one of the n best`,
+  beaten: () => say`it is complete, but others score better`,
+  chosen: () => say`it is complete; you chose it`,
 };
 
 function nodesOf(data) {
@@ -72,7 +72,7 @@ function makeTree(inspection, pieceOf, { showCut, room }, choiceAttributes) {
   }
   const width = columns * TREE.column + 30;
   const height = rows * TREE.row + 20;
-  const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam tree", "font-family": "system-ui, sans-serif" });
+  const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": say`Beam tree`, "font-family": "system-ui, sans-serif" });
   shown.forEach((node) => picture.append(makeBranch(node, path)));
   repeated.forEach((node) => picture.append(makeSvg("text", { x: nodeX(node), y: nodeY(node) + 1, "font-size": 13, "aria-hidden": "true", fill: themeColour("--soft") }, `… ${clipText(pieceOf(node.id), 11)}`)));
   const { prefix } = inspection;
@@ -109,7 +109,7 @@ function makeNode(nodes, node, pieceOf, path, choiceAttributes, { prefix, displa
   const isShown = target.join() === displayed;
   const attributes = { ...choiceAttributes({ prefix, target }), "aria-pressed": String(isShown) };
   const piece = clipText(pieceOf(node.id), 11) + marks[node.fate];
-  const description = `${pieceOf(node.id)}: log-probability ${formatNumber(node.logProb, 3)}, score with the length penalty ${formatNumber(node.score, 3)}; step ${node.step}; this hypothesis ${FATES[node.fate]}`;
+  const description = say`${pieceOf(node.id)}: log-probability ${formatNumber(node.logProb, 3)}, score with the length penalty ${formatNumber(node.score, 3)}; step ${node.step}; ${FATES[node.fate]()}`;
   return makeSvg("g", { class: "node", role: "button", "data-node": node.number, ...attributes,
     onkeydown: (event) => (event.key === "Enter" || event.key === " ") && pressNode(event) },
   makeSvg("title", {}, description),

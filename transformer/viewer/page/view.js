@@ -18,7 +18,7 @@ function viewToHash() {
   const { row, column } = page.highlight ?? {};
   const fields = {
     t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
-    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"),
+    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"), i: reader.isChosen ? reader.language : "",
   };
   return `#${new URLSearchParams(fields)}`;
 }
@@ -71,9 +71,12 @@ function hashToView(hash) {
   view.tab = Object.hasOwn(WHY_TABS, fields.get("b")) ? fields.get("b") : "why-not";
   view.off = (fields.get("f") || "").split("_").filter((name) => /^(encoder|decoder|cross)(\.\d{1,3}){2}$/.test(name));
   view.expected = (fields.get("e") || "").slice(0, MAX_CHARACTERS);
+  if (Object.hasOwn(PAGE_LANGUAGES, fields.get("i"))) {
+    Object.assign(reader, { language: fields.get("i"), isChosen: true });
+  }
   page.lit = { row: integer("r", 0, MAX_CHARACTERS, undefined), column: integer("q", 0, MAX_CHARACTERS, undefined) };
   const missing = ["m", "o"].map((name) => fields.get(name)).find((name) => name && !/^-?\d+$/.test(name) && page.models.every((candidate) => candidate.name !== name));
-  showMisfit(missing ? `The link is for the model “${missing}”, which is not here.` : "");
+  showMisfit(missing ? say`The link is for the model “${missing}”, which is not here.` : "");
 }
 
 // Say what of a link does not fit.

@@ -1,7 +1,6 @@
 // "Why not …?": a translation that was expected, and what became of it in the search.
 
 const EXPLAIN_PAUSE = 400; // milliseconds after the last key
-const ORDINALS = { one: "st", two: "nd", few: "rd", other: "th" };
 const ordinalRules = new Intl.PluralRules("en", { type: "ordinal" });
 
 // What the tab shows: `key` tells for which sentence, model and expected translation.
@@ -9,7 +8,13 @@ const ordinalRules = new Intl.PluralRules("en", { type: "ordinal" });
 const whyNot = { key: "", ids: null, explanation: null, request: null, timer: 0 };
 
 function formatOrdinal(number) {
-  return `${number.toLocaleString("en")}${ORDINALS[ordinalRules.select(number)]}`;
+  const text = number.toLocaleString("en");
+  return {
+    one: () => say`${text}st`,
+    two: () => say`${text}nd`,
+    few: () => say`${text}rd`,
+    other: () => say`${text}th`,
+  }[ordinalRules.select(number)]();
 }
 
 function showWhyNot() {
@@ -38,7 +43,7 @@ function makeWhyNotButton({ text, ids }) {
     byId("why").scrollIntoView({ block: "start" });
     byId("expected").focus({ preventScroll: true });
   };
-  return makeElement("button", { type: "button", class: "small", "aria-label": `Why not “${text}”?`, onclick: explain }, "Why not?");
+  return makeElement("button", { type: "button", class: "small", "aria-label": say`Why not ${quote(text)}?`, onclick: explain }, say`Why not?`);
 }
 
 // Ask what became of the expected translation, unless that is shown.
@@ -54,7 +59,7 @@ async function explainExpected() {
   Object.assign(whyNot, { key, explanation: null });
   showExplanation();
   if (view.expected.trim()) {
-    byId("verdict").textContent = "Reading the search …";
+    byId("verdict").textContent = say`Reading the search …`;
     try {
       const target = whyNot.ids ?? view.expected;
       const explanation = await page.source.explain({ text, model, target }, whyNot.request.signal);
@@ -83,17 +88,19 @@ function showExplanation() {
 function describeVerdict({ target, score, bestScore, verdict }) {
   const { kind, step, rank, limit, behind } = verdict;
   const at = target.spans.findIndex(([start, end]) => start < step && step <= end);
-  const word = `“${target.words[at]}”`;
-  const scores = `its score ${formatNumber(score, 3)} lost to ${formatNumber(bestScore, 3)}`;
+  const word = quote(target.words[at]);
+  const scores = [score, bestScore].map((number) => formatNumber(number, 3));
   return {
-    best: () => "This is the best translation.",
-    n_best: () => `It is the ${formatOrdinal(rank)} of the n best: ${scores}.`,
-    beaten: () => `Never dropped, but ${scores}.`,
-    dropped: () => `Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${limit === 1 ? "only the first is" : `${limit} hypotheses are`} kept; ${formatNumber(behind)} behind${limit === 1 ? "" : " the last of them"}.`,
-    unconsidered: () => `Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${limit} candidates.`,
-    too_long: () => `Too long: a translation of this sentence may have ${limit} pieces; at step ${step}, it must end.`,
-    forbidden: () => `The settings of the search exclude ${word} at step ${step}: a minimum length, or no repeated n-grams.`,
-    drawn: () => `The search draws pieces at random; at step ${step}, it drew another than ${word}.`,
+    best: () => say`This is the best translation.`,
+    n_best: () => say`It is the ${formatOrdinal(rank)} of the n best: its score ${scores[0]} lost to ${scores[1]}.`,
+    beaten: () => say`Never dropped, but its score ${scores[0]} lost to ${scores[1]}.`,
+    dropped: () => limit === 1
+      ? say`Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and only the first is kept; ${formatNumber(behind)} behind.`
+      : say`Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${limit} hypotheses are kept; ${formatNumber(behind)} behind the last of them.`,
+    unconsidered: () => say`Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${limit} candidates.`,
+    too_long: () => say`Too long: a translation of this sentence may have ${limit} pieces; at step ${step}, it must end.`,
+    forbidden: () => say`The settings of the search exclude ${word} at step ${step}: a minimum length, or no repeated n-grams.`,
+    drawn: () => say`The search draws pieces at random; at step ${step}, it drew another than ${word}.`,
   }[kind]();
 }
 
@@ -102,8 +109,8 @@ function describeScores({ score, bestScore, verdict: { kind } }) {
   if (["best", "n_best", "beaten"].includes(kind)) {
     return "";
   }
-  const verdict = score > bestScore ? "the search missed a better translation" : "the model prefers its own translation";
-  return `As a whole it scores ${formatNumber(score, 3)}, the best translation ${formatNumber(bestScore, 3)}: ${verdict}.`;
+  const verdict = score > bestScore ? say`the search missed a better translation` : say`the model prefers its own translation`;
+  return say`As a whole it scores ${formatNumber(score, 3)}, the best translation ${formatNumber(bestScore, 3)}: ${verdict}.`;
 }
 
 // The words of the expected translation: probability and rank of each, a frame around the
@@ -118,7 +125,7 @@ function makeExpectedWords({ target, logProbs, ranks, turn, instead, verdict }, 
     return makeElement("li", { class: isTurn ? "turn" : null },
       makeElement("span", { class: `text shade${shadeOf(probability)}`, lang: languageOf("target") }, (byWords ? target.words : target.pieces)[i]),
       makeElement("span", { class: "number" }, ` ${formatProbability(probability)}, ${formatOrdinal(Math.max(...ranks.slice(start, end)))}${isCut ? " ✂" : ""}`),
-      isTurn ? makeElement("span", { class: "number" }, "likelier: ", makeElement("span", { lang: languageOf("target") }, instead.word), ` ${formatProbability(Math.exp(instead.logProb))}`) : "");
+      isTurn ? makeElement("span", { class: "number" }, sayWith`likelier: ${makeElement("span", { lang: languageOf("target") }, instead.word)} ${formatProbability(Math.exp(instead.logProb))}`) : "");
   });
 }
 
@@ -153,13 +160,13 @@ function showTests() {
   byId("no-tests").hidden = total > 0;
   byId("tests-tools").hidden = total === 0;
   byId("translate-tests").hidden = done === total;
-  byId("translate-tests").textContent = isRunning ? "Stop" : `Translate the ${total.toLocaleString("en")} sentences of ${name}`;
+  byId("translate-tests").textContent = isRunning ? say`Stop` : say`Translate the ${total.toLocaleString("en")} sentences of ${translate(name)}`;
   byId("tests-progress").hidden = !isRunning;
   byId("tests-progress").max = total;
   byId("tests-progress").value = done;
-  byId("tests-count").textContent = done === 0 ? "" : `${done.toLocaleString("en")} of ${total.toLocaleString("en")} translated; ${otherRows ? "the largest differences of chrF" : "the lowest chrF"} first`;
+  byId("tests-count").textContent = done === 0 ? "" : `${say`${done.toLocaleString("en")} of ${total.toLocaleString("en")} translated;`} ${otherRows ? say`the largest differences of chrF first` : say`the lowest chrF first`}`;
   byId("tests-pages").hidden = done <= TESTS_PER_PAGE;
-  byId("tests-page").textContent = `${first + 1} to ${Math.min(first + TESTS_PER_PAGE, done)}`;
+  byId("tests-page").textContent = say`${first + 1} to ${Math.min(first + TESTS_PER_PAGE, done)}`;
   byId("previous-tests").ariaDisabled = String(tests.page === 0);
   byId("next-tests").ariaDisabled = String(first + TESTS_PER_PAGE >= done);
   const sorted = byId("tests").open ? sortTests(rows.slice(0, done), otherRows) : [];
@@ -176,7 +183,7 @@ function makeTestRow({ source, reference, translation, chrf, other }) {
   };
   return makeElement("li", {},
     makeElement("button", { type: "button", lang: languageOf("source", view.model), dir: "auto", onclick: open }, source),
-    makeElement("span", { class: "number" }, ` chrF ${formatNumber(chrf, 1)}${other ? `, other model ${formatNumber(other.chrf, 1)}` : ""}`),
+    makeElement("span", { class: "number" }, ` chrF ${formatNumber(chrf, 1)}${other ? say`, other model ${formatNumber(other.chrf, 1)}` : ""}`),
     makeElement("div", { class: "note", lang: languageOf("target", view.model), dir: "auto" }, translation));
 }
 
@@ -221,11 +228,11 @@ async function showLearned() {
     return;
   }
   learned.key = key;
-  replaceChildren(byId("learned-pairs"), "Searching …");
+  replaceChildren(byId("learned-pairs"), say`Searching …`);
   try {
     const pairs = await page.source.trainingPairs({ text, model });
     if (key === learned.key) {
-      replaceChildren(byId("learned-pairs"), pairs ? makeLearned(pairs) : "The data folder that the model learned from is not here.");
+      replaceChildren(byId("learned-pairs"), pairs ? makeLearned(pairs) : say`The data folder that the model learned from is not here.`);
     }
   } catch (error) {
     learned.key = "";
@@ -239,8 +246,8 @@ function makeLearned({ total, words, phrases, pairs }) {
   const rareWords = words.slice(0, RARE_WORDS);
   const rare = new Set(rareWords.map(({ word }) => word));
   return [
-    makeElement("p", {}, `Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in: `, makeCounts(rareWords.map(({ word, count }) => [word, count])), "."),
-    phrases.length ? makeElement("p", {}, "Its longest phrases that are in training pairs: ", makeCounts(phrases.map(({ phrase, count }) => [phrase, count])), ".") : "",
+    makeElement("p", {}, say`Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in:`, " ", makeCounts(rareWords.map(({ word, count }) => [word, count])), "."),
+    phrases.length ? makeElement("p", {}, say`Its longest phrases that are in training pairs:`, " ", makeCounts(phrases.map(({ phrase, count }) => [phrase, count])), ".") : "",
     pairs.length ? makeElement("ol", {}, pairs.map(({ source, target, shared }) => makeElement("li", {},
       makeElement("div", { lang: languageOf("source"), dir: "auto" }, markWords(source, shared.filter((word) => rare.has(word)))),
       makeElement("div", { class: "note", lang: languageOf("target"), dir: "auto" }, target)))) : "",
@@ -249,7 +256,7 @@ function makeLearned({ total, words, phrases, pairs }) {
 
 // Words or phrases, each with its number of training pairs: “Fahrrad 812×, Hund 90×”.
 function makeCounts(rows) {
-  return rows.flatMap(([text, count], i) => [i ? ", " : "", "“", makeElement("span", { lang: languageOf("source") }, text), "”", ` ${count.toLocaleString("en")}×`]);
+  return rows.flatMap(([text, count], i) => [i ? ", " : "", makeElement("span", { lang: languageOf("source") }, quote(text)), ` ${count.toLocaleString("en")}×`]);
 }
 
 // A text with some of its words marked.

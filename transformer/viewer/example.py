@@ -1,0 +1,37 @@
+"""Choose the sentence that a page opens with, and inspect its translation."""
+
+from typing import Any, Dict, Sequence, Tuple
+
+from sacrebleu.metrics import CHRF
+
+from transformer.viewer.inspection import inspect_line, to_json
+
+
+def inspect_example(
+    translator, lines: Sequence[str], references: Sequence[Tuple[str, str]]
+) -> Dict[str, Any]:
+    """Inspect one of several sentences, for a page that shows it without a request.
+
+    It is the one that is translated best, by chrF. Of several, it is neither the
+    shortest nor the longest. Without references, it is the first line.
+
+    Args:
+      translator: a RecentTranslator.
+      lines: the sentences.
+      references: (line, reference) for some of them, from short to long.
+
+    Returns:
+      {"text": the sentence, "inspection": from `inspection.to_json`}.
+    """
+    example = lines[0]
+    if references:
+        metric = CHRF()
+        sources = [source for source, _ in references]
+        scores = [
+            metric.sentence_score(n_best[0].text, [reference]).score
+            for n_best, (_, reference) in zip(translator.translate(sources), references)
+        ]
+        best = [line for line, score in zip(sources, scores) if score == max(scores)]
+        example = best[len(best) // 2]
+    example = " ".join(example.split())
+    return {"text": example, "inspection": to_json(inspect_line(translator, example))}

@@ -133,8 +133,9 @@ setup(
         "ray": [RAY],
         # docs/elsewhere.md
         "convert": CONVERT,
-        # What tools/bench/benchmark.py measures beside this project; it makes an
-        # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
+        # What tools/bench/benchmark.py measures beside this project; it makes
+        # environments of their own for OpenNMT-tf, which needs TensorFlow 2.13, and
+        # eole, which needs another protobuf.
         # (The build of torch for CPUs alone is smaller: install that first.)
         "bench": [
             "torch==2.13.0; " + TF2,

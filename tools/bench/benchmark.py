@@ -50,10 +50,10 @@ def parser() -> cli.Parser:
         "--rounds", type=int, default=0, metavar="INT", help="instead of 3"
     )
     parser.add_argument(
-        "--opennmt",
+        "--environments",
         metavar="DIR",
-        default=os.path.join(ROOT, ".venv-opennmt"),
-        help="the environment of OpenNMT-tf; made if missing",
+        default=ROOT,
+        help="has .venv-opennmt-tf and .venv-eole; made if missing",
     )
     return parser
 

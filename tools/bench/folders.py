@@ -1,16 +1,33 @@
-"""Make the folders for a benchmark: prepared text, an environment for OpenNMT-tf."""
+"""Make the folders for a benchmark: prepared text, environments of other systems."""
 
 import glob
 import os
 import shutil
 import subprocess
 import sys
-from typing import List
+from typing import List, NamedTuple, Tuple
 
 import work
 from worker import ROOT
 
-OPENNMT = ["OpenNMT-tf==2.32.0", "tensorflow-cpu==2.13.1", "sentencepiece"]
+
+class Environment(NamedTuple):
+    """What a system needs that cannot be in the environment of this project."""
+
+    packages: List[str]
+    versions: List[Tuple[int, int]]  # of Python, the best first
+
+
+ENVIRONMENTS = {
+    "opennmt-tf": Environment(
+        ["OpenNMT-tf==2.32.0", "tensorflow-cpu==2.13.1", "sentencepiece"],
+        [(3, 11), (3, 10)],
+    ),
+    "eole": Environment(
+        ["eole==0.6.4", "torch==2.13.0", "tensorflow-cpu==2.21.0"],
+        [(3, 11), (3, 12), (3, 13)],
+    ),
+}
 SPLITS = {"train": ["train"], "dev": ["dev", "val"], "test": ["test"]}
 LANGUAGES = ["de", "en"]
 
@@ -57,8 +74,8 @@ def _find_text(data: str, names: List[str], language: str) -> str:
     return paths[0]
 
 
-def opennmt_python(folder: str) -> str:
-    """Return the Python of an environment with OpenNMT-tf; make it if it is missing.
+def find_python(folder: str, environment: Environment) -> str:
+    """Return the Python of an environment in a folder; make it if it is missing.
 
     Raises:
       ValueError: the environment cannot be made.
@@ -69,17 +86,22 @@ def opennmt_python(folder: str) -> str:
         return python
     base = (
         sys.executable
-        if (3, 8) <= sys.version_info[:2] <= (3, 11)
-        else (shutil.which("python3.11") or shutil.which("python3.10"))
+        if sys.version_info[:2] in environment.versions
+        else next(
+            filter(
+                None, (shutil.which("python%d.%d" % v) for v in environment.versions)
+            ),
+            None,
+        )
     )
     if base is None:
-        raise ValueError(
-            "Python 3.8 to 3.11, which TensorFlow 2.13 needs, is not installed"
-        )
+        names = " or ".join("%d.%d" % version for version in environment.versions)
+        raise ValueError(f"it needs Python {names}, which is not installed")
     try:
         subprocess.run([base, "-m", "venv", folder], check=True)
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *OPENNMT], check=True
+            [python, "-m", "pip", "install", "--quiet", *environment.packages],
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ValueError(f"its environment cannot be made: {error}") from error

@@ -125,9 +125,11 @@ def set_up_here(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
     return sys.executable, {}
 
 
-def set_up_opennmt(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
-    """Return the set-up for OpenNMT-tf, which has its own environment."""
-    return folders.opennmt_python(bench.args.opennmt), {}
+def set_up_elsewhere(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:
+    """Return the set-up for a system that has its own environment."""
+    folder = os.path.join(bench.args.environments, f".venv-{contestant.system}")
+    environment = folders.ENVIRONMENTS[contestant.system]
+    return folders.find_python(folder, environment), {}
 
 
 def set_up_ctranslate2(bench: Bench, contestant: Contestant) -> Tuple[str, dict]:

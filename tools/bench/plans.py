@@ -12,8 +12,8 @@ from measure import (
     measure_growth,
     measure_training,
     set_up_ctranslate2,
+    set_up_elsewhere,
     set_up_here,
-    set_up_opennmt,
 )
 from several import measure_scaling
 
@@ -30,7 +30,8 @@ def contestants(
 
 OURS = contestants("ours", "ours", "float32", "bfloat16")
 PYTORCH = contestants("pytorch", "pytorch", "float32", "bfloat16")
-OPENNMT = contestants("opennmt-tf", "opennmt_tf", "float32", set_up=set_up_opennmt)
+OPENNMT = contestants("opennmt-tf", "opennmt_tf", "float32", set_up=set_up_elsewhere)
+EOLE = contestants("eole", "eole_nmt", "float32", "bfloat16", set_up=set_up_elsewhere)
 MARIAN = contestants("marian", "marian", "float32", "bfloat16")
 CTRANSLATE2 = contestants(
     "ctranslate2", "ctranslate", "float32", "int8", set_up=set_up_ctranslate2
@@ -38,8 +39,8 @@ CTRANSLATE2 = contestants(
 
 FULL = Plan(
     sizes=["bench-small", "bench-base"],
-    trainers=OURS + PYTORCH + OPENNMT + MARIAN,
-    decoders=OURS + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2,
+    trainers=OURS + PYTORCH + OPENNMT + EOLE + MARIAN,
+    decoders=OURS + PYTORCH[:1] + OPENNMT + EOLE[:1] + MARIAN[:1] + CTRANSLATE2,
     rounds=3,
     steps={"bench-small": 40, "bench-base": 10},
     every=1,

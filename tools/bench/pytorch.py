@@ -281,10 +281,12 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
     return hypotheses
 
 
-def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translation with our checkpoint."""
-    device = set_up(spec)
-    hp = hparams.load(spec["logdir"])
+def refuse_other_dialects(hp: hparams.HParams) -> None:
+    """Refuse a model that `load` does not know.
+
+    Raises:
+      ValueError: the model is not of the dialect tensor2tensor.
+    """
     row = hp.resolved_dialect
     if not (
         row.norm == "before"
@@ -297,12 +299,19 @@ def open_decoding(spec: dict) -> Measure:
             "expected a checkpoint of --dialect tensor2tensor, for which "
             f"this loop is written, got {hp.dialect}"
         )
+
+
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translation with our checkpoint."""
+    device = set_up(spec)
+    hp = hparams.load(spec["logdir"])
+    refuse_other_dialects(hp)
     model = Model(dict(vars(hp)), hp.target_vocab_size)
     with torch.no_grad():
         load(model, read(find_checkpoint(spec["logdir"], "best")), hp.decoder_blocks)
     model.to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
-    start = PAD if row.begins_with_zeros else BOS
+    start = PAD if hp.resolved_dialect.begins_with_zeros else BOS
 
     @torch.inference_mode()
     def translate(lines, batch):

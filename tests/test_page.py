@@ -7,8 +7,10 @@ import re
 import shutil
 
 import corpora
+import pictures
 import pytest
 from browser import needs_browser
+from documents import read
 from serving import serve, url
 
 from transformer import hparams
@@ -688,7 +690,7 @@ def test_a_comparison_is_one_sentence_a_case_and_has_a_scale(page):
     page.until("page.other !== null && !byId('comparison').hidden")
     role, scale = "byId('role').textContent", "byId('scale').textContent"
     page.run("chooseHead({kind: 'encoder', layer: 0, head: 'mean'})")
-    mean = "Encoder, layer 1, mean of its 4 heads. Green: the other model attends more"
+    mean = "Encoder, layer 1, mean of 4 heads. Green: the other model attends more"
     assert page.run(role).startswith(mean)
     assert re.search("−1.*0.*1", page.run(scale))
     page.run("chooseHead({head: 0})")
@@ -896,6 +898,19 @@ def test_a_page_with_a_model_opens_with_a_translated_example(
         if worker == ("chrf.js",):
             assert browser.run(DATA) == json.loads(json.dumps(expected))
     check_example(browser, "1 2 3 4 5")
+
+
+def test_the_pictures_of_the_documents_are_made(models, tmp_path):
+    hp, [checkpoint] = models[0].translator.hp, models[0].translator.checkpoints
+    path = tmp_path / PAGE
+    html = make_model_page(hp, checkpoint, ["1 2 3 4 5"], "float32")[PAGE]
+    path.write_text(html, encoding="utf-8")
+    pictures.main(
+        ["--page", str(path), "--out", str(tmp_path), "--sentence", "1 2 3 4 5"]
+    )
+    names = set(re.findall(r"\((seeing-\w+\.png)\)", read("docs/seeing.md")))
+    made = {picture.name for picture in tmp_path.glob("*.png")}
+    assert made == names - {"seeing-heads.png"}  # of plot_attention.py
 
 
 def test_a_page_with_a_model_translates_each_sentence(browser, models, tmp_path):

@@ -214,10 +214,9 @@ def test_one_click_explains_what_was_left_out(page):
     ids = page.run("whyNot.ids")
     place = page.run("placeOfRun(page.inspection, [2])")
     assert ids[:place] == own[:place] and ids != own
-    page.run(f"choose({{prefix: [], target: {ids}}})")
-    before = page.run("coverRun(page.inspection, [2])")
+    page.run(f"globalThis.own = page.inspection; choose({{prefix: [], target: {ids}}})")
     page.until(f"String({DATA}.target.ids.slice(0, -1)) === String({ids})")
-    assert page.run("coverRun(page.inspection, [2])") > before
+    assert page.run("gainAttention(own, page.inspection, [2])") > 0
 
 
 def test_paper_has_a_line_for_each_step(page):

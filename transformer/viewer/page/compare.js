@@ -37,7 +37,9 @@ function makeComparison(models, inspections, isChosen) {
     return makeElement("div", {}, makeElement("h3", {}, name, index === 0 && isChosen ? ` ${say`(your choice)`}` : ""),
       makeElement("p", { class: "translation", dir: "auto", lang: languageOf("target", inspection.model) }, words[index].map((word, i) => [
         isCommon[index][i] ? makeElement("span", {}, word) : makeElement("mark", {}, word), " "]).flat()),
-      makeElement("p", { class: "number" }, say`log-probability ${formatNumber(total, 3)}`));
+      makeElement("p", { class: "number" }, say`log-probability ${formatNumber(total, 3)}`),
+      makeElement("ol", {}, inspection.data.nBest.map(({ text, score }) => makeElement("li", {},
+        makeElement("span", { dir: "auto", lang: languageOf("target", inspection.model) }, text), makeElement("span", { class: "number" }, ` ${formatNumber(score, 3)}`)))));
   }));
 }
 

@@ -67,7 +67,6 @@ const GERMAN = {
   "Search {0}, hypotheses in the beam: {1}, length penalty {2}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.": "Suche {0}, Hypothesen im Beam: {1}, Längennorm {2}. Unter jedem Stück: die bisherige Log-Wahrscheinlichkeit | die Bewertung mit Längennorm. ✂ verworfen, # Rang unter den n besten, ✕ vollständig, aber nicht unter den n besten. Ein Klick auf eine Hypothese zeigt ihre Attention.",
   "Searching …": "Suche läuft …",
   "Sentence {0} of {1}": "Satz {0} von {1}",
-  "Sentences that are not translated: {0}, from {1} on. {2}": "Nicht übersetzte Sätze: {0}, ab {1}. {2}",
   "Show all {0} pieces": "Alle {0} Stücke zeigen",
   "Show the tree": "Baum zeigen",
   "Source": "Ausgangstext",
@@ -302,4 +301,8 @@ const GERMAN = {
   "Why was it left out?": "Warum wurde es ausgelassen?",
   "Looking for a translation with {0} …": "Gesucht wird eine Übersetzung mit {0} …",
   "The model has no translation with {0}.": "Das Modell hat keine Übersetzung mit {0}.",
+  "Swap the two models": "Die beiden Modelle tauschen",
+  "Settings": "Einstellungen",
+  "Not translated: a sentence, from {0} on. {1}": "Nicht übersetzt: ein Satz, ab {0}. {1}",
+  "Not translated: {0} sentences, from {1} on. {2}": "Nicht übersetzt: {0} Sätze, ab {1}. {2}",
 };

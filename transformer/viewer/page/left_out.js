@@ -6,7 +6,7 @@ const LEFT_OUT = -0.3;
 const LEFT_OUT_LETTERS = 4; // a run of such words has a longer one that is not frequent
 const FREQUENT = 0.1; // the share of the vocabulary, from its beginning, that is frequent
 const ALIGNED = 0.5; // of the largest weight of a source word, above which a word belongs to it
-const COVERED = 0.5; // of the largest attention to the words left out
+const COVERED = 0.5; // of the largest gain of attention, with which a translation has the words
 
 // Runs of source words that the translation does not need, each a list of indices. `without`:
 // the effect of each word. isRare: whether a word is a content word.
@@ -61,19 +61,19 @@ async function explainLeftOut(run, text) {
 }
 
 // The inspection of a translation that has the words of a run. The model goes on with each of
-// the likeliest words for their place; of the translations that attend to them, the one with
-// the best score.
+// the likeliest words for their place; of the translations that attend more to them, the one
+// with the best score.
 async function translateWith(inspection, run) {
   const { text, model } = inspection;
   const others = [];
   for (const choice of await page.source.listWords(inspection, placeOfRun(inspection, run))) {
     if (!choice.isEnd) {
       const other = await page.source.inspect({ text, model, prefix: choice.ids, target: null, padding: 0 });
-      others.push({ other, coverage: coverRun(other, run) });
+      others.push({ other, gain: gainAttention(inspection, other, run) });
     }
   }
-  const largest = Math.max(...others.map(({ coverage }) => coverage));
-  const candidates = others.filter(({ coverage }) => coverage > coverRun(inspection, run) && coverage >= COVERED * largest);
+  const largest = Math.max(...others.map(({ gain }) => gain));
+  const candidates = others.filter(({ gain }) => gain > 0 && gain >= COVERED * largest);
   const score = ({ other }) => other.data.nBest[0].score;
   return candidates.sort((a, b) => score(b) - score(a))[0]?.other ?? null;
 }
@@ -86,9 +86,10 @@ function placeOfRun(inspection, [first]) {
   return first ? weights.findLastIndex((weight) => weight >= ALIGNED * largest) + 1 : 0;
 }
 
-// How much a translation attends to the rare words of a run.
-function coverRun(inspection, run) {
-  return run.filter((i) => isRareWord(inspection, i)).flatMap((i) => attentionTo(inspection, i)).reduce((a, b) => a + b, 0);
+// How much more another translation attends to the words of a run.
+function gainAttention(inspection, other, run) {
+  const sum = (translation, i) => attentionTo(translation, i).reduce((a, b) => a + b, 0);
+  return run.reduce((gain, i) => gain + Math.max(0, sum(other, i) - sum(inspection, i)), 0);
 }
 
 // The attention of each word of the translation, without its end, to a source word.

@@ -23,6 +23,7 @@ function show() {
   }
   showTranslation();
   byId("comparison").hidden = !hasInspection || !page.other;
+  byId("swap").hidden = view.other < 0;
   if (hasInspection) {
     view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
@@ -270,6 +271,14 @@ function setTheme() {
   }
 }
 
+// The page is about the other model, and compares it with this one.
+function swapModels() {
+  [view.model, view.other] = [view.other, view.model];
+  Object.assign(view, NO_CHOICE, { step: null });
+  showSettings();
+  refresh();
+}
+
 async function copyLink() {
   writeLink();
   try {
@@ -289,6 +298,8 @@ function addListeners() {
   byId("text").addEventListener("input", handleInput);
   byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { step: null, text: event.target.value }); refresh(); });
   byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { step: null, model: Number(event.target.value) }); refresh(); });
+  byId("show-settings").addEventListener("click", () => { byId("show-settings").ariaExpanded = String(byId("settings").classList.toggle("open")); });
+  byId("swap").addEventListener("click", swapModels);
   byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); refresh(); });
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; refresh(); });
   byId("pieces").addEventListener("change", (event) => { chooseUnit(!event.target.checked); page.highlight = null; writeLink(); show(); });

@@ -73,7 +73,12 @@ function showFailures(sentences) {
   const failures = sentences.filter(({ text }) => text === null);
   const [first] = failures;
   byId("failures").hidden = failures.length === 0;
-  byId("failures").textContent = first ? say`Sentences that are not translated: ${failures.length}, from ${quote(clipText(first.source, 30))} on. ${first.error}` : "";
+  if (first) {
+    const start = quote(clipText(first.source, 30));
+    byId("failures").textContent = failures.length === 1
+      ? say`Not translated: a sentence, from ${start} on. ${first.error}`
+      : say`Not translated: ${failures.length} sentences, from ${start} on. ${first.error}`;
+  }
 }
 
 // What of the translation is a choice of the user.

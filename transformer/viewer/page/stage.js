@@ -1,7 +1,7 @@
 // The stage: how one step of the translation is made. Ribbons lead from the words that are
 // attended to; below are the likeliest next words and the hypotheses of the search.
 
-const STAGE = { height: 120, widest: 14, least: 0.05, beat: 300, line: 26, numDropped: 3, numEnding: 34 };
+const STAGE = { height: 120, widest: 14, least: 0.05, beat: 300, line: 26, numDropped: 3, numEnding: 34, smallest: 15 };
 
 const askedSteps = new WeakMap(); // inspection → the steps whose words were asked for
 
@@ -192,7 +192,21 @@ async function askForWords(inspection, step) {
   }
 }
 
+// A long sentence is smaller, so that more of it is in view.
+function fitLines() {
+  const lines = byId("lines");
+  lines.style.removeProperty("--spot");
+  const [style, widths] = [getComputedStyle(lines), ["above", "below"].map((id) => byId(id).scrollWidth)];
+  const room = lines.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const size = Number.parseFloat(style.getPropertyValue("--spot"));
+  const fitting = Math.max(STAGE.smallest, Math.floor((size * room) / Math.max(...widths)));
+  if (fitting < size) {
+    lines.style.setProperty("--spot", `${fitting}px`);
+  }
+}
+
 function showRibbons(scene) {
+  fitLines();
   const [above, below] = ["above", "below"].map((id) => [...byId(id).children]);
   const ribbons = byId("ribbons");
   ribbons.setAttribute("height", STAGE.height);

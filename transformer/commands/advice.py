@@ -147,9 +147,8 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         "choose another --checkpoint, or train again with a lower --learning_rate"
     ),
     errors.RayClusterNotFound: lambda error: (
-        "copy ~/.ray/auth_token of its head to this machine"
-        if "token" in str(error)
-        else "start one with `ray start --head`"
+        "start a cluster with `ray start --head`, and give its machines and this one "
+        "the same ~/.ray/auth_token: docs/scaling.md"
     ),
     errors.ExportNotFound: lambda error: (
         "translate a line with --engine ctranslate2, which exports it"

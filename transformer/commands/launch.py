@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     python_arguments(list(args.command))  # refuses a program that is missing
     with ray_cluster.connect(args.ray, args.warn) as cluster:
         start = functools.partial(
-            cluster.start_team, args.command, args.workers, find_logdir(args.command)
+            cluster.start, args.command, args.workers, find_logdir(args.command)
         )
         return run_workers(start, args.restarts, args.warn)
 

@@ -666,11 +666,15 @@ def run_on_ray(
     is_over = threading.Event()
     with ray_cluster.connect(args.ray, args.warn) as cluster:
         plan = open_plan(args, models)
-        share = cluster.choose_share(count, use_gpu=args.engine == TENSORFLOW)
 
         def work(number):
             start = functools.partial(
-                cluster.start_one, command, number, share, args.shards
+                cluster.start,
+                command,
+                count,
+                args.shards,
+                number=number,
+                use_gpu=args.engine == TENSORFLOW,
             )
             try:
                 statuses[number] = launch.run_workers(start, RESTARTS, args.warn)

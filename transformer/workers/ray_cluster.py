@@ -5,29 +5,24 @@ blocks SIGINT, and chooses the working directory) does not reach it. It ends wit
 actor, and the actor with this process. Ray restarts nothing: `run_workers` does.
 
     with connect("auto", warn) as cluster:
-        run_workers(lambda: cluster.start_team(command, 8, logdir), restarts, warn)
+        run_workers(lambda: cluster.start(command, 8, logdir), restarts, warn)
 """
 
-import collections
 import concurrent.futures
 import contextlib
-import functools
 import importlib
-import itertools
 import logging
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import uuid
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from transformer.runtime.devices import count_cores, share_of_cores
 from transformer.runtime.errors import (
     EngineError,
     RayClusterNotFound,
@@ -35,9 +30,10 @@ from transformer.runtime.errors import (
     missing_package,
 )
 from transformer.runtime.progress import format_count
-from transformer.runtime.signals import SIGNALS, in_main_thread
+from transformer.runtime.signals import in_main_thread
 from transformer.workers.cluster import SHARE_PORTS, split_address
 from transformer.workers.launch import (
+    PATIENCE,
     Workers,
     make_config,
     python_arguments,
@@ -46,9 +42,9 @@ from transformer.workers.launch import (
 )
 from transformer.workers.team import REPORT
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+AUTH_MODE = "RAY_AUTH_MODE"
 READ = 0.5  # seconds that an actor waits for output
-PATIENCE = 5.0  # seconds to wait for the last lines of a process, or for a connection
 
 
 # --- On the machine of a worker -------------------------------------------------------
@@ -58,7 +54,7 @@ class Host:
     """An actor that runs one worker on its machine."""
 
     def __init__(self):
-        self._sockets = contextlib.ExitStack()
+        self._held = contextlib.ExitStack()  # ports and cores, until the actor ends
         self._lines: "queue.Queue[bytes]" = queue.Queue()
         self._process: Optional["subprocess.Popen[bytes]"] = None
         # Linux kills the worker when the thread ends that started it.
@@ -91,25 +87,23 @@ class Host:
 
     def reserve(self, address: str, is_chief: bool) -> str:
         """Reserve a port, for the chief also its second one; return host:port."""
-        (port,) = reserve_ports(1, self._sockets, address, is_chief)
+        (port,) = reserve_ports(1, self._held, address, is_chief)
         return f"{address}:{port}"
 
     def start(
-        self, command: List[str], variables: Dict[str, str], room: Tuple[int, int, int]
+        self, command: List[str], variables: Dict[str, str], num_cores: int
     ) -> None:
         """Start the worker.
 
         Args:
           command: as in `start_workers`.
           variables: environment variables beside those of this process.
-          room: (its number among the workers of this machine, how many there is room
-            for, how many cores each should have), the last 0 for all cores.
+          num_cores: how many cores it should use; 0: all.
 
         Raises:
           ProgramNotFound: this machine has no such program.
         """
-        rank, count, size = room
-        cores = share_of_cores(rank, max(count, count_cores() // size)) if size else []
+        cores = take_cores(num_cores, self._held)
         gpus = importlib.import_module("ray").get_gpu_ids()  # of this actor
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
         environment = {**os.environ, **variables, **visible}
@@ -139,6 +133,26 @@ class Host:
         """Send a signal to the worker."""
         if self._process:
             self._process.send_signal(signum)
+
+
+def take_cores(count: int, held: contextlib.ExitStack) -> List[int]:
+    """Take CPU cores of this machine that no other worker has taken.
+
+    Args:
+      count: how many.
+      held: gives them back when it is closed.
+
+    Returns:
+      The cores; [] if so many are not left, or where they cannot be assigned.
+    """
+    cores: List[int] = []
+    for core in sorted(getattr(os, "sched_getaffinity", lambda pid: [])(0)):
+        name = f"\0transformer-tf core {core}"  # Linux frees it with the process
+        with contextlib.suppress(OSError):  # it is taken
+            if len(cores) < count:
+                held.enter_context(socket.socket(socket.AF_UNIX)).bind(name)
+                cores.append(core)
+    return cores if len(cores) == count else []
 
 
 # --- On the machine of the user -------------------------------------------------------
@@ -185,13 +199,22 @@ class RemoteProcess:
                 yield from lines
             if status < 0:
                 self.loss = f"it was killed by signal {-status} on {host}"
-        except self._cluster.errors:
+        except self._cluster.ray.exceptions.RayError:
             status = -signal.SIGKILL
-            if not self._cluster.is_alive(self._node):
+            if not is_alive(self._node):
                 self.loss = f"its machine was lost ({host})"
             elif not self._is_killed:
                 self.loss = f"its process was killed on {host}"
         self._status = status
+
+
+def is_alive(node: Dict[str, Any]) -> bool:
+    """Return whether Ray runs on a machine; the cluster may learn it later."""
+    with contextlib.suppress(OSError):
+        address = node["NodeManagerAddress"], node["NodeManagerPort"]
+        socket.create_connection(address, PATIENCE).close()
+        return True
+    return False
 
 
 class RayCluster:
@@ -199,10 +222,7 @@ class RayCluster:
 
     def __init__(self, ray: Any, warn: Callable[[str], None]):
         self.ray = ray
-        self.errors = (ray.exceptions.RayError,)
         self._warn = warn
-        self._lock = threading.Lock()
-        self._ranks: Dict[str, Set[int]] = {}  # address → of the workers there
 
     def get(self, references: Any) -> Any:
         """Return results of actors; raise the exceptions that they raised."""
@@ -211,18 +231,6 @@ class RayCluster:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause from None
 
-    def is_alive(self, node: Dict[str, Any]) -> bool:
-        """Return whether Ray runs on a machine; the cluster may learn it later."""
-        with contextlib.suppress(OSError):
-            address = node["NodeManagerAddress"], node["NodeManagerPort"]
-            socket.create_connection(address, PATIENCE).close()
-            return True
-        return False
-
-    def list_nodes(self) -> List[Dict[str, Any]]:
-        """List the machines, as Ray describes them."""
-        return [node for node in self.ray.nodes() if node["Alive"]]
-
     def choose_share(self, count: int, use_gpu: bool = True) -> Dict[str, int]:
         """Choose the resources of each worker: a GPU, or equally many CPUs.
 
@@ -230,104 +238,101 @@ class RayCluster:
           count: the number of workers.
           use_gpu: whether they can use GPUs; `CUDA_VISIBLE_DEVICES=` hides them, too.
         """
-        nodes = [node["Resources"] for node in self.list_nodes()]
         is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1")
-        if use_gpu and not is_hidden and any(node.get("GPU") for node in nodes):
+        if use_gpu and not is_hidden and any(self._list_capacities("GPU")):
             return {"GPU": 1, "CPU": 1}
-        cpus = [int(node.get("CPU", 0)) for node in nodes]
+        cpus = self._list_capacities("CPU")
         for size in range(max(cpus, default=1), 1, -1):
-            if sum(available // size for available in cpus) >= count:
+            if sum(capacity // size for capacity in cpus) >= count:
                 return {"CPU": size}
         return {"CPU": 1}
 
-    def _place(self, count: int, choose: Callable[[], Dict[str, int]]) -> Any:
+    def _list_capacities(self, name):
+        """List how much of a resource each machine has."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        return [int(resources.get(name, 0)) for resources in nodes]
+
+    def start(
+        self,
+        command: Sequence[str],
+        count: int,
+        shared: Optional[str] = None,
+        number: Optional[int] = None,
+        use_gpu: bool = True,
+    ) -> Workers:
+        """Wait for resources, and start workers there.
+
+        Args:
+          command: a Python program and its arguments; each worker runs it.
+          count: how many workers share the cluster.
+          shared: a folder that all machines should share; None: there is none.
+          number: that of the only worker to start, which works on its own; None: start
+            all, as the workers of a training run.
+          use_gpu: as in `choose_share`.
+
+        Raises:
+          EngineError: a machine lacks a package.
+          SettingsError: a machine lacks the working directory, or does not share the
+            folder.
+        """
+        numbers = range(count) if number is None else [number]
+        exceptions = self.ray.exceptions
+        with contextlib.ExitStack() as stack:
+            group, share = self._place(len(numbers), count, use_gpu)
+            stack.callback(self.ray.util.remove_placement_group, group)
+            actors = [self._make_actor(group, i, share) for i in range(len(numbers))]
+            ids = self.ray.util.placement_group_table(group)["bundles_to_node_id"]
+            nodes = {node["NodeID"]: node for node in self.ray.nodes()}
+            machines = [nodes[ids[i]] for i in range(len(numbers))]
+            try:
+                self._enter(actors, shared)
+                variables: List[Dict[str, str]] = [{} for _ in actors]
+                if number is None:
+                    variables = self._make_variables(actors, machines)
+                num_cores = 0 if "GPU" in share else share["CPU"]
+                self.get(
+                    [
+                        actor.start.remote(list(command), own, num_cores)
+                        for actor, own in zip(actors, variables)
+                    ]
+                )
+            except exceptions.RayError as error:
+                if isinstance(error, exceptions.RuntimeEnvSetupError) or getattr(
+                    error, "actor_init_failed", False
+                ):
+                    raise EngineError(
+                        "a machine of the cluster cannot start a worker: "
+                        f"{str(error).strip().splitlines()[-1]}; install the same "
+                        "packages on all"
+                    ) from None
+                # An actor was lost: its `read` says so.
+            processes = [RemoteProcess(self, *pair) for pair in zip(actors, machines)]
+            return Workers(list(zip(numbers, processes)), stack.pop_all())
+
+    def _place(self, size, count, use_gpu):
         """Wait for resources; return (Ray's group of them, those of each worker)."""
         begun = time.monotonic()
         while True:
-            share = choose()
-            group = self.ray.util.placement_group([share] * count, strategy="PACK")
+            share = self.choose_share(count, use_gpu)
+            group = self.ray.util.placement_group([share] * size, strategy="PACK")
             if group.wait(REPORT):
                 return group, share
             self.ray.util.remove_placement_group(group)
             name = next(iter(share))
-            nodes = sum(name in node["Resources"] for node in self.list_nodes())
+            machines = sum(map(bool, self._list_capacities(name)))
             free = int(self.ray.available_resources().get(name, 0))
             self._warn(
-                f"waiting for {format_count(count, 'worker')} with {share[name]} "
+                f"waiting for {format_count(size, 'worker')} with {share[name]} "
                 f"{name}{'s' * (share[name] > 1)} each: {free} free on "
-                f"{format_count(nodes, 'machine')}, {time.monotonic() - begun:.0f} s "
-                "so far"
+                f"{format_count(machines, 'machine')}, "
+                f"{time.monotonic() - begun:.0f} s so far"
             )
-
-    def start_team(
-        self, command: Sequence[str], count: int, shared: Optional[str] = None
-    ) -> Workers:
-        """Start the workers of a training run.
-
-        Args:
-          command: a Python program and its arguments; each worker runs it.
-          count: the number of workers.
-          shared: a folder that all machines should share; None: there is none.
-
-        Raises:
-          SettingsError: a machine lacks the working directory, or does not share the
-            folder.
-        """
-        choose = functools.partial(self.choose_share, count)
-        return self._start(command, range(count), choose, shared, is_team=True)
-
-    def start_one(
-        self,
-        command: Sequence[str],
-        number: int,
-        share: Dict[str, int],
-        shared: Optional[str] = None,
-    ) -> Workers:
-        """Start one worker that works on its own.
-
-        Args:
-          command: as in `start_team`.
-          number: shown before its lines.
-          share: from `choose_share`.
-          shared: as in `start_team`.
-
-        Raises: as `start_team`.
-        """
-        return self._start(command, [number], lambda: share, shared, is_team=False)
-
-    def _start(self, command, numbers, choose, shared, is_team):
-        """Place and start workers that have these numbers."""
-        group, share = self._place(len(numbers), choose)
-        sockets = contextlib.ExitStack()
-        sockets.callback(self.ray.util.remove_placement_group, group)
-        with contextlib.ExitStack() as undo:
-            undo.callback(sockets.close)
-            actors = [self._make_actor(group, i, share) for i in range(len(numbers))]
-            bundles = self.ray.util.placement_group_table(group)["bundles_to_node_id"]
-            nodes = {node["NodeID"]: node for node in self.ray.nodes()}
-            nodes = [nodes[bundles[i]] for i in range(len(numbers))]
-            try:
-                self._enter(actors, shared)
-                variables = self._make_variables(actors, nodes) if is_team else [{}]
-                self.get(
-                    [
-                        actor.start.remote(list(command), own, room)
-                        for actor, own, room in zip(
-                            actors, variables, self._take_rooms(nodes, share, sockets)
-                        )
-                    ]
-                )
-            except self.errors as error:  # then `read` fails, too
-                self._refuse_creation(error)
-            undo.pop_all()
-        processes = [RemoteProcess(self, *pair) for pair in zip(actors, nodes)]
-        return Workers(list(zip(numbers, processes)), sockets)
 
     def _make_actor(self, group, index, share):
         """Make the actor of a worker in its part of a group."""
         variables = {"RAY_worker_niceness": "0"}  # not 15
-        if os.path.exists(os.path.join(PACKAGE, "setup.py")):  # a checkout
-            variables["PYTHONPATH"] = f"{PACKAGE}:${{PYTHONPATH}}"
+        if os.path.exists(os.path.join(CHECKOUT, "setup.py")):
+            variables["PYTHONPATH"] = f"{CHECKOUT}:${{PYTHONPATH}}"
         strategy = self.ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
         return (
             self.ray.remote(Host)
@@ -343,62 +348,35 @@ class RayCluster:
 
     def _enter(self, actors, shared):
         """Let all actors enter the working directory, and look into a shared folder."""
-        probe = ""
-        if shared:
-            folder = os.path.abspath(shared)
-            while not os.path.isdir(folder):
-                folder = os.path.dirname(folder)
-            name = f".{uuid.uuid4().hex}@{socket.gethostname()}"
-            probe = os.path.join(folder, name)
-            open(probe, "wb").close()
-        try:
+        with contextlib.ExitStack() as stack:
+            probe = ""
+            if shared:
+                folder = os.path.abspath(shared)
+                while not os.path.isdir(folder):
+                    folder = os.path.dirname(folder)
+                name = f".{uuid.uuid4().hex}@{socket.gethostname()}"
+                probe = os.path.join(folder, name)
+                open(probe, "xb").close()
+                stack.callback(os.remove, probe)
             self.get([actor.enter.remote(os.getcwd(), probe) for actor in actors])
-        finally:
-            if probe:
-                os.remove(probe)
 
-    def _make_variables(self, actors, nodes):
+    def _make_variables(self, actors, machines):
         """Reserve the ports of a team; return the variables of each worker."""
         references = [
-            actor.reserve.remote(node["NodeManagerAddress"], index == 0)
-            for index, (actor, node) in enumerate(zip(actors, nodes))
+            actor.reserve.remote(machine["NodeManagerAddress"], index == 0)
+            for index, (actor, machine) in enumerate(zip(actors, machines))
         ]
         addresses = self.get(references)
-        return [
-            {"TF_CONFIG": make_config(addresses, index), SHARE_PORTS: "true"}
-            for index in range(len(actors))
-        ]
-
-    def _take_rooms(self, nodes, share, sockets):
-        """Return the `room` of each worker (`Host.start`); `sockets` gives it back."""
-        size = 0 if "GPU" in share else share["CPU"]
-        counts: Dict[str, int] = collections.Counter()
-        for node in self.list_nodes():
-            cpus = int(node["Resources"].get("CPU", 0))
-            counts[node["NodeManagerAddress"]] += cpus // share["CPU"]
-        rooms = []
-        with self._lock:
-            for address in (node["NodeManagerAddress"] for node in nodes):
-                ranks = self._ranks.setdefault(address, set())
-                rank = next(i for i in itertools.count() if i not in ranks)
-                ranks.add(rank)
-                sockets.callback(ranks.discard, rank)
-                rooms.append((rank, max(counts[address], rank + 1), size))
-        return rooms
-
-    def _refuse_creation(self, error):
-        """Raise EngineError if an actor could not be made: a package is missing."""
-        text = str(error).strip()
-        if "creation task" in text or "ModuleNotFoundError" in text:
-            raise EngineError(
-                f"a machine of the cluster cannot start a worker: "
-                f"{text.splitlines()[-1].strip()}; install the same packages on all"
-            ) from None
+        configs = [make_config(addresses, index) for index in range(len(actors))]
+        return [{"TF_CONFIG": config, SHARE_PORTS: "true"} for config in configs]
 
 
 @contextlib.contextmanager
 def connect(address: str, warn: Callable[[str], None]) -> Iterator[RayCluster]:
     """Connect to a Ray cluster; all that runs there for this process ends with it.
+
+    The cluster must ask for a token (`RAY_AUTH_MODE=disabled`: it need not), because it
+    runs any program of everyone who reaches its ports.
 
     Args:
       address: host:port of its head; "auto": the cluster to which this machine belongs.
@@ -406,62 +384,43 @@ def connect(address: str, warn: Callable[[str], None]) -> Iterator[RayCluster]:
 
     Raises:
       PackageNotInstalled: Ray is not installed.
-      RayClusterNotFound: there is no such cluster.
+      SettingsError: the address is not one.
+      RayClusterNotFound: there is no such cluster, or it has another token, or none.
     """
+    if not re.fullmatch(r"auto|.+:\d+", address):
+        raise SettingsError(f"Ray: expected auto or host:port, got {address!r}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    mode = os.environ.setdefault(AUTH_MODE, "token")
     try:
         ray: Any = importlib.import_module("ray")
         importlib.import_module("ray.util.scheduling_strategies")
     except ImportError as error:
         raise missing_package("ray", "ray", error) from error
-    with _hold_stderr() as held:
-        try:
-            if address != "auto":
-                _check_port(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            held.seek(0)
-            if b"AuthToken" in held.read() or "token" in str(error):
-                text = "the cluster asks for its token"
-            else:
-                text = f"no cluster is running ({str(error).splitlines()[0]:.200})"
-            raise RayClusterNotFound(f"Ray: {text}") from None
-    if os.environ.get("RAY_AUTH_MODE") != "token":
-        warn(
-            "this Ray cluster obeys everyone who can reach its ports; to protect it, "
-            "call `ray get-auth-token --generate` before `ray start`"
-        )
     try:
+        _connect(ray, address)
+        get_mode = ray.remote(os.getenv).options(num_cpus=0)
+        if mode == "token" and ray.get(get_mode.remote(AUTH_MODE)) != mode:
+            raise RayClusterNotFound(
+                "Ray: the cluster has no token, and obeys everyone who can reach its "
+                "ports; RAY_AUTH_MODE=disabled accepts this"
+            )
         yield RayCluster(ray, warn)
     finally:
         ray.shutdown()
 
 
-@contextlib.contextmanager
-def _hold_stderr():
-    """Hold back what Ray writes to standard error; keep our signal handlers."""
-    handlers = {signum: signal.getsignal(signum) for signum in SIGNALS}
-    sys.stderr.flush()
-    original = os.dup(2)
+def _connect(ray, address):
+    """Connect to a cluster, or raise RayClusterNotFound."""
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        with tempfile.TemporaryFile() as held:
-            os.dup2(held.fileno(), 2)
-            yield held
+        if address != "auto":  # where nothing answers, Ray would try for 20 seconds
+            socket.create_connection(split_address(address), PATIENCE).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ray.exceptions.AuthenticationError:
+        raise RayClusterNotFound("Ray: this machine has no token") from None
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        reason = str(error).splitlines()[0]
+        raise RayClusterNotFound(f"Ray: no cluster answers ({reason:.200})") from None
     finally:
-        sys.stderr.flush()
-        os.dup2(original, 2)
-        os.close(original)
-        for signum, handler in handlers.items():
-            if in_main_thread() and handler is not None:
-                signal.signal(signum, handler)
-
-
-def _check_port(address):
-    """Raise OSError unless something answers at a port; Ray would try for 100 s."""
-    try:
-        host, port = split_address(address)
-    except ValueError:
-        raise RayClusterNotFound(
-            f"Ray: expected auto or host:port, got {address!r}"
-        ) from None
-    socket.create_connection((host, port), PATIENCE).close()
+        if in_main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray sets its own

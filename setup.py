@@ -173,7 +173,7 @@ setup(
             *[
                 package
                 + ' and sys_platform == "linux" and platform_machine == "x86_64"'
-                for package in [TEXT, *CONVERT]
+                for package in [TEXT, RAY, *CONVERT]
             ],
             "wasmtime==50.0.1; " + TF2,  # others may assemble other bytes
             *SERVE,

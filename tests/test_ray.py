@@ -3,6 +3,7 @@
 The machines are several nodes of Ray on this one.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import corpora
 import numpy as np
@@ -48,14 +50,17 @@ def test_without_ray_the_commands_name_the_extra(name, monkeypatch, capsys, trai
 @pytest.mark.parametrize(
     "address, message",
     [
-        ("127.0.0.1:1", "Ray: no cluster is running"),
-        ("x", "expected auto or host:port"),
+        ("127.0.0.1:1", "Ray: no cluster answers .*refused.*; start a cluster with"),
+        ("x", "Ray: expected auto or host:port, got 'x'"),
     ],
 )
-def test_a_cluster_that_is_not_there_is_refused_at_once(address, message, capsys):
+def test_a_cluster_that_is_not_there_is_refused_at_once(
+    address, message, capsys, monkeypatch
+):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # Ray reads it when it is imported
     pytest.importorskip("ray", reason="Ray is not installed")
     refusal = corpora.refusal(capsys, "launch", "--ray", address, *FLAGS["launch"])
-    assert message in refusal and "start one with `ray start --head`" in refusal
+    assert re.search(message, refusal)
 
 
 def test_ray_needs_shards(capsys):
@@ -63,20 +68,24 @@ def test_ray_needs_shards(capsys):
     assert "--ray: --shards is missing" in message
 
 
-def test_a_folder_that_is_not_shared_is_refused_by_naming_the_host(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(ray_cluster.socket, "gethostname", lambda: "node7")
-    monkeypatch.chdir(tmp_path)
-    host = ray_cluster.Host()
-    host.enter(str(tmp_path), "")
-    probe = tmp_path / ".1234@head"
-    with pytest.raises(SettingsError, match="^node7: .* another folder than on head; "):
-        host.enter(str(tmp_path), str(probe))
-    probe.touch()
-    host.enter(str(tmp_path), str(probe))
-    with pytest.raises(SettingsError, match="^node7: the working directory .* missing"):
-        host.enter(str(tmp_path / "none"), "")
+class Machine:
+    """What stands for the actor of a machine: it sees some files, or none."""
+
+    def __init__(self, hides):
+        self.has_file = types.SimpleNamespace(
+            remote=lambda path: os.path.exists(path) and hides not in path
+        )
+
+
+def test_a_folder_that_is_not_shared_is_refused_by_naming_the_host(tmp_path):
+    cluster = ray_cluster.RayCluster(types.SimpleNamespace(get=lambda x: x), print)
+    machines = [{"NodeManagerHostname": name} for name in ("node6", "node7")]
+    actors = [Machine("\0"), Machine(".shared-")]
+    folder = str(tmp_path / "logs" / "base")
+    with pytest.raises(SettingsError, match="^node7: .* is another folder than on "):
+        cluster._check_shared(folder, actors, machines)
+    cluster._check_shared(folder, actors[:1], machines[:1])
+    assert os.listdir(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -91,21 +100,8 @@ def test_the_log_directory_of_a_command_is_known(words, logdir):
     assert find_logdir(words.split()) == logdir
 
 
-class Nodes:
-    """The machines of a cluster, as Ray would list them."""
-
-    def __init__(self, *resources):
-        self.rows = [
-            {"Alive": True, "Resources": dict(zip(("CPU", "GPU"), row))}
-            for row in resources
-        ]
-
-    def nodes(self):
-        return self.rows
-
-
 @pytest.mark.parametrize(
-    "nodes, count, share",
+    "machines, count, share",
     [
         ([(16,), (16,)], 2, {"CPU": 16}),
         ([(16,), (16,)], 3, {"CPU": 8}),
@@ -116,46 +112,75 @@ class Nodes:
     ],
 )
 def test_workers_share_the_cores_equally_or_have_a_gpu_each(
-    nodes, count, share, monkeypatch
+    machines, count, share, monkeypatch
 ):
+    nodes = [
+        {"Alive": True, "Resources": dict(zip(("CPU", "GPU"), amounts))}
+        for amounts in machines
+    ]
+    nodes.append({"Alive": False, "Resources": {"CPU": 64, "GPU": 8}})
+    ray = types.SimpleNamespace(nodes=lambda: nodes)
+    cluster = ray_cluster.RayCluster(ray, print)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    cluster = ray_cluster.RayCluster.__new__(ray_cluster.RayCluster)
-    cluster.ray = Nodes(*nodes)
     assert cluster.choose_share(count) == share
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "GPU" not in cluster.choose_share(count)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="assigns no cores")
+def test_workers_of_a_machine_take_cores_of_their_own(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1007, 1001, 1003, 1002})
+    with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as first:
+            assert ray_cluster.take_cores(2, first) == [1001, 1002]
+            assert ray_cluster.take_cores(1, held) == [1003]
+            assert ray_cluster.take_cores(0, held) == []
+            assert ray_cluster.take_cores(3, held) == []
+        assert ray_cluster.take_cores(2, held) == [1001, 1002]
+
+
 # With a cluster
 
 
+def add_machine(cluster, **options):
+    """Add a machine with two CPUs; Ray itself gives up after 30 seconds."""
+    for _ in range(2):
+        with contextlib.suppress(Exception):
+            return cluster.add_node(num_cpus=2, object_store_memory=2**27, **options)
+    return cluster.add_node(num_cpus=2, object_store_memory=2**27, **options)
+
+
 @pytest.fixture(scope="module")
-def cluster():
-    """A cluster of two nodes with two CPUs each."""
-    pytest.importorskip("ray", reason="Ray is not installed")
-    utils = pytest.importorskip("ray.cluster_utils")
+def cluster(tmp_path_factory):
+    """A cluster of two machines with two CPUs each; it asks for a token."""
+    token = tmp_path_factory.mktemp("token") / "auth_token"
+    token.write_text("0123456789abcdef" * 4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patched.setenv("PYTHONPATH", corpora.ROOT)
+        patched.setenv("RAY_AUTH_MODE", "token")
+        patched.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+        utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
         cluster = utils.Cluster()
-        cluster.add_node(num_cpus=2, include_dashboard=False, **MEMORY)
-        cluster.add_node(num_cpus=2, **MEMORY)
+        add_machine(cluster, include_dashboard=False)
+        add_machine(cluster)
         yield cluster
         cluster.shutdown()
-
-
-MEMORY = {"object_store_memory": 80 * 2**20}
 
 
 class Driver:
     """A command that uses the cluster; its lines are read as it writes."""
 
-    def __init__(self, cluster, *argv, cwd=corpora.ROOT):
+    def __init__(self, cluster, *argv, cwd=corpora.ROOT, **variables):
         self.lines = []
         self.process = subprocess.Popen(
             [sys.executable, "-u", *argv[:2], "--ray", cluster.address, *argv[2:]],
             cwd=cwd,
-            env={**os.environ, "PYTHONPATH": corpora.ROOT, "CUDA_VISIBLE_DEVICES": ""},
+            env={
+                **os.environ,
+                "PYTHONPATH": corpora.ROOT,
+                "CUDA_VISIBLE_DEVICES": "",
+                **variables,
+            },
             stderr=subprocess.PIPE,
             universal_newlines=True,
         )
@@ -226,6 +251,47 @@ def read_bytes(logdir, step):
 
 @needs_tf2
 @pytest.mark.slow
+def test_a_cluster_needs_a_token_and_the_package(cluster, start, tmp_path):
+    launcher = ("-m", "transformer.launch", "--", "worker.py")
+    (tmp_path / "worker.py").touch()
+    none = str(tmp_path / "none")
+    driver = start(*launcher, RAY_AUTH_TOKEN_PATH=none, cwd=str(tmp_path))
+    assert driver.end() == 2
+    assert "Ray: this machine has no token; start a cluster" in driver.lines[-1]
+
+    (tmp_path / "program.py").write_text(
+        "import sys, types\n"
+        "from transformer.commands import cli, launch\n"
+        "from transformer.workers import ray_cluster\n"
+        "sys.modules['gone'] = types.ModuleType('gone')\n"  # in this process alone
+        "sys.modules['gone'].Host = ray_cluster.Host\n"
+        "ray_cluster.Host.__module__ = 'gone'\n"
+        "cli.main(launch.parser(), launch.run)\n"
+    )
+    driver = start("program.py", "--restarts=2", *launcher[2:], cwd=str(tmp_path))
+    assert driver.end() == 2
+    pattern = "cannot start a worker: .*No module named 'gone'; install the same"
+    assert re.search(pattern, driver.lines[-1])
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_a_cluster_without_a_token_is_refused(cluster, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    utils = pytest.importorskip("ray.cluster_utils")
+    open_cluster = utils.Cluster()
+    try:
+        add_machine(open_cluster, include_dashboard=False)
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")
+        driver = Driver(open_cluster, "-m", "transformer.launch", "train.py")
+        assert driver.end() == 2
+        assert "the cluster has no token, and obeys everyone" in driver.lines[-1]
+    finally:
+        open_cluster.shutdown()
+
+
+@needs_tf2
+@pytest.mark.slow
 def test_what_ray_changes_does_not_reach_a_worker(start, tmp_path):
     (tmp_path / "worker.py").write_text(
         "import json, os, signal, sys, time\n"
@@ -251,9 +317,8 @@ def test_training_loses_a_machine_but_no_bit(cluster, start, digits, tmp_path):
     driver = start("-m", "transformer.launch", "--restarts=2", "--", *train)
     seen = driver.wait_for(r"^\[0\] step 5/")
     cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
-    pattern = r"launch: worker 1: its machine was lost \(.*\); restart 1 of 2"
+    pattern = r"launch: worker \d: its machine was lost \(.*\); restart 1 of 2"
     seen = driver.wait_for(pattern, seen)
-    cluster.add_node(num_cpus=2, **MEMORY)
     driver.wait_for(r"^\[0\] step \d+/", seen)
     workers = find_workers(logdir)
     driver.process.send_signal(signal.SIGINT)
@@ -268,6 +333,7 @@ def test_training_loses_a_machine_but_no_bit(cluster, start, digits, tmp_path):
     done = corpora.run_python("train.py", *where, f"--max_steps={saved}")
     assert done.returncode == 0, done.stderr
     assert read_bytes(logdir, saved) == read_bytes(alone, saved)
+    add_machine(cluster)
 
 
 @needs_tf2

@@ -18,9 +18,9 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
-import uuid
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from transformer.runtime.errors import (
@@ -60,30 +60,23 @@ class Host:
         # Linux kills the worker when the thread ends that started it.
         self._starter = concurrent.futures.ThreadPoolExecutor(1)
 
-    def enter(self, folder: str, probe: str) -> None:
+    def enter(self, folder: str) -> None:
         """Change to the working directory.
 
-        Args:
-          folder: the path.
-          probe: a file in a folder that all machines share; "": there is none.
-
         Raises:
-          SettingsError: this machine does not have them.
+          SettingsError: this machine does not have it.
         """
-        host = socket.gethostname()
         try:
             os.chdir(folder)
         except OSError as error:
             raise SettingsError(
-                f"{host}: the working directory {folder} is missing "
+                f"{socket.gethostname()}: the working directory {folder} is missing "
                 f"({error.strerror}); start from a folder that all machines share"
             ) from None
-        if probe and not os.path.exists(probe):
-            raise SettingsError(
-                f"{host}: {os.path.dirname(probe)} is another folder than on "
-                f"{os.path.basename(probe).partition('@')[2]}; choose a folder that "
-                "all machines share"
-            )
+
+    def has_file(self, path: str) -> bool:
+        """Return whether this machine has a file."""
+        return os.path.exists(path)
 
     def reserve(self, address: str, is_chief: bool) -> str:
         """Reserve a port, for the chief also its second one; return host:port."""
@@ -204,7 +197,7 @@ class RemoteProcess:
             if not is_alive(self._node):
                 self.loss = f"its machine was lost ({host})"
             elif not self._is_killed:
-                self.loss = f"its process was killed on {host}"
+                self.loss = f"its process in Ray ended on {host}"
         self._status = status
 
 
@@ -285,7 +278,9 @@ class RayCluster:
             nodes = {node["NodeID"]: node for node in self.ray.nodes()}
             machines = [nodes[ids[i]] for i in range(len(numbers))]
             try:
-                self._enter(actors, shared)
+                self.get([actor.enter.remote(os.getcwd()) for actor in actors])
+                if shared:
+                    self._check_shared(shared, actors, machines)
                 variables: List[Dict[str, str]] = [{} for _ in actors]
                 if number is None:
                     variables = self._make_variables(actors, machines)
@@ -346,19 +341,20 @@ class RayCluster:
             .remote()
         )
 
-    def _enter(self, actors, shared):
-        """Let all actors enter the working directory, and look into a shared folder."""
-        with contextlib.ExitStack() as stack:
-            probe = ""
-            if shared:
-                folder = os.path.abspath(shared)
-                while not os.path.isdir(folder):
-                    folder = os.path.dirname(folder)
-                name = f".{uuid.uuid4().hex}@{socket.gethostname()}"
-                probe = os.path.join(folder, name)
-                open(probe, "xb").close()
-                stack.callback(os.remove, probe)
-            self.get([actor.enter.remote(os.getcwd(), probe) for actor in actors])
+    def _check_shared(self, folder, actors, machines):
+        """Raise SettingsError if a machine does not share a folder with this one."""
+        folder = os.path.abspath(folder)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        with tempfile.NamedTemporaryFile(prefix=".shared-", dir=folder) as probe:
+            answers = self.get([actor.has_file.remote(probe.name) for actor in actors])
+        for machine, is_shared in zip(machines, answers):
+            if not is_shared:
+                raise SettingsError(
+                    f"{machine['NodeManagerHostname']}: {folder} is another folder "
+                    f"than on {socket.gethostname()}; choose a folder that all "
+                    "machines share"
+                )
 
     def _make_variables(self, actors, machines):
         """Reserve the ports of a team; return the variables of each worker."""
@@ -390,6 +386,7 @@ def connect(address: str, warn: Callable[[str], None]) -> Iterator[RayCluster]:
     if not re.fullmatch(r"auto|.+:\d+", address):
         raise SettingsError(f"Ray: expected auto or host:port, got {address!r}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # by a thread, after the end
     mode = os.environ.setdefault(AUTH_MODE, "token")
     try:
         ray: Any = importlib.import_module("ray")

@@ -162,7 +162,10 @@ def make_encoder(exported: bytes) -> bytes:
 
 
 def make_step(exported: bytes) -> bytes:
-    """Make a decoding step: ids [K], and the keys and values so far → logits [K, V]."""
+    """Make a decoding step: ids [K], and the keys and values so far → logits [K, V].
+
+    The logarithms of the sums of their exponentials, [K], are outputs, too.
+    """
     graph = Graph(exported)
     _, heads, size = graph.head_shape()
     x = graph.embed(graph.input("ids", ["K"], INT64), "decoder")
@@ -195,4 +198,6 @@ def make_step(exported: bytes) -> bytes:
         logits = graph.add("Gemm", x, table, transB=1)
     else:
         logits = graph.dense(x, "decoder/output")
-    return graph.serialize({"logits": logits, **outputs})
+    axes = graph.constant(INT64, [1])
+    normalizers = graph.add("ReduceLogSumExp", logits, axes, keepdims=0)
+    return graph.serialize({"logits": logits, "normalizers": normalizers, **outputs})

@@ -51,8 +51,8 @@ class OnnxModel {
     const total = numKeys + ids.length;
     const bias = this.floats(makeBias(visible, total), [ids.length, total]);
     const inputs = { ...this.embedding(ids, "decoder", [length]), bias, ...memory, ...past };
-    const { logits, ...next } = await this.decoder.run(inputs);
+    const { logits, normalizers, ...next } = await this.decoder.run(inputs);
     const present = Object.fromEntries(Object.entries(next).map(([name, tensor]) => [name.replace("next_", ""), tensor]));
-    return [logits.data, { memory, past: present, length: length + 1, ancestors: visible, numKeys: total }];
+    return [logits.data, normalizers.data, { memory, past: present, length: length + 1, ancestors: visible, numKeys: total }];
   }
 }

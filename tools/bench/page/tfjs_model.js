@@ -39,7 +39,7 @@ class TfjsModel {
   step(ids, parents, { memory, past, length, ancestors, numKeys }) {
     const visible = ids.map((_, k) => [...ancestors[parents[k]], numKeys + k]);
     const total = numKeys + ids.length;
-    const { logits, present } = tf.tidy(() => {
+    const { logits, normalizers, present } = tf.tidy(() => {
       const bias = tf.tensor(makeBias(visible, total), [1, ids.length, total]);
       const keysAndValues = [];
       let x = this.embed(ids, "decoder", [length]);
@@ -53,12 +53,13 @@ class TfjsModel {
         x = this.sublayer(x, `${scope}/cross_attention`, (y, name) => this.attend(y, memory[i], name, null));
         x = this.feedforward(x, `${scope}/feedforward`);
       }
-      return { logits: this.computeLogits(this.normalizeStack(x, "decoder")), present: keysAndValues };
+      const outputs = this.computeLogits(this.normalizeStack(x, "decoder"));
+      return { logits: outputs, normalizers: tf.logSumExp(outputs, 1), present: keysAndValues };
     });
     tf.dispose(past);
-    const data = logits.dataSync();
-    logits.dispose();
-    return [data, { memory, past: present, length: length + 1, ancestors: visible, numKeys: total }];
+    const [data, ofRows] = [logits.dataSync(), normalizers.dataSync()];
+    tf.dispose([logits, normalizers]);
+    return [data, ofRows, { memory, past: present, length: length + 1, ancestors: visible, numKeys: total }];
   }
 
   embed(ids, stack, positions) {

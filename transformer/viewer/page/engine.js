@@ -83,12 +83,12 @@ class Engine {
   }
 
   // The decoder reads a given translation: { attention: kind → [layers, H, Tq, Tk],
-  // logits [T, V], logProbs [T] }.
+  // logits [T, V], normalizers [T], logProbs [T] }.
   force(source, target) {
     const weights = new Map();
     const memory = this.model.encode([...source, EOS], { weights });
-    const [logits] = this.model.decode([BOS, ...target], memory, { weights });
-    const logProbs = this.score(logits, target);
+    const [logits, normalizers] = this.model.decode([BOS, ...target], memory, { weights });
+    const logProbs = this.score(logits, normalizers, target);
     const stack = (name, count) => Array.from({ length: count }, (_, i) => weights.get(name.replace("*", i)));
     const { encoder_blocks: encoderBlocks, decoder_blocks: decoderBlocks } = this.settings;
     const attention = {
@@ -96,16 +96,12 @@ class Engine {
       decoder: stack("decoder/block_*/self_attention", decoderBlocks),
       cross: stack("decoder/block_*/cross_attention", decoderBlocks),
     };
-    return { attention, logits, logProbs };
+    return { attention, logits, normalizers, logProbs };
   }
 
-  // The log-probabilities [T] of a target, with its end: logits [T, V].
-  score(logits, target) {
-    const size = logits.length / (target.length + 1);
-    return [...target, EOS].map((id, i) => {
-      const row = logits.subarray(i * size, (i + 1) * size);
-      return row[id] - logSumExp(row);
-    });
+  // The log-probabilities [T] of a target, with its end: logits [T, V], normalizers [T].
+  score(logits, normalizers, target) {
+    return [...target, EOS].map((id, i) => logits[i * this.target.size + id] - normalizers[i]);
   }
 
   // Inspect the translation of a text: what `to_json` of inspection.py returns, but for
@@ -116,7 +112,7 @@ class Engine {
     const { nBest, nodes } = this.search(source, prefix);
     const ids = target || nBest[0].ids;
     this.checkIds(ids);
-    const { attention, logits, logProbs } = this.force(source, ids);
+    const { attention, logits, normalizers, logProbs } = this.force(source, ids);
     const sourceTokens = splitIntoWords(this.source, [...source, EOS]);
     const [numSource, numTarget] = [source.length + 1, ids.length + 1];
     const lengths = { encoder: [numSource, numSource], decoder: [numTarget, numTarget], cross: [numTarget, numSource] };
@@ -131,7 +127,7 @@ class Engine {
       attention: mapValues(attention, (layers, kind) => packWeights(layers, this.settings.num_heads, lengths[kind])),
       roles: mapValues(attention, (layers, kind) => layers.map((weights) => this.describeHeads(weights, lengths[kind], kind))),
       logProbs,
-      alternatives: this.findAlternatives(logits),
+      alternatives: this.findAlternatives(logits, normalizers),
       nodes: tree.map(({ parent, step, piece, logProb, score, fate, rank }) => [parent, step, piece, logProb, score, fate, rank]),
       nodePieces: Object.fromEntries(nodeIds.map((id) => [id, splitIntoWords(this.target, [id]).pieces[0]])),
     };
@@ -145,7 +141,7 @@ class Engine {
     const expected = this.encodeTarget(target, nBest);
     this.checkIds(expected);
     const [ids, best] = [[...expected, EOS], [...nBest[0].ids, EOS]];
-    const { logits, logProbs } = this.force(source, expected);
+    const { logits, normalizers, logProbs } = this.force(source, expected);
     const row = (i) => logits.subarray(i * this.target.size, (i + 1) * this.target.size);
     const ranks = ids.map((id, i) => rankOf(row(i), id));
     const turn = ranks.findIndex((rank) => rank > 1);
@@ -158,7 +154,7 @@ class Engine {
       score: logProbs.reduce((a, b) => a + b, 0) / this.penalty(ids.length),
       bestScore: nBest[0].score,
       turn: turn < 0 ? null : turn,
-      instead: turn < 0 ? null : this.likeliestWord(row(turn)),
+      instead: turn < 0 ? null : this.likeliestWord(row(turn), normalizers[turn]),
       verdict: nodes.length ? followTarget(nodes, ids, logProbs, ranks, options) : judgePath(row, ids, best, ranks),
     };
   }
@@ -174,9 +170,9 @@ class Engine {
   }
 
   // The likeliest piece as a word: { word, logProb }.
-  likeliestWord(logits) {
+  likeliestWord(logits, normalizer) {
     const [piece] = likeliestPieces(logits, 1);
-    return { word: splitIntoWords(this.target, [piece]).words[0], logProb: logits[piece] - logSumExp(logits) };
+    return { word: splitIntoWords(this.target, [piece]).words[0], logProb: logits[piece] - normalizer };
   }
 
   // The path of a target, for a search without a tree.
@@ -199,12 +195,11 @@ class Engine {
   }
 
   // The likeliest [id, piece, probability] at each position, best first.
-  findAlternatives(logits) {
+  findAlternatives(logits, normalizers) {
     const { size } = this.target;
     return Array.from({ length: logits.length / size }, (_, i) => {
       const row = logits.subarray(i * size, (i + 1) * size);
-      const normalizer = logSumExp(row);
-      return likeliestPieces(row, NUM_ALTERNATIVES).map((id) => [id, splitIntoWords(this.target, [id]).pieces[0], Math.exp(row[id] - normalizer)]);
+      return likeliestPieces(row, NUM_ALTERNATIVES).map((id) => [id, splitIntoWords(this.target, [id]).pieces[0], Math.exp(row[id] - normalizers[i])]);
     });
   }
 
@@ -216,12 +211,12 @@ class Engine {
     const { size } = this.target;
     const endsWord = (ids) => ids[ids.length - 1] === EOS || splitIntoWords(this.target, ids.slice(begin)).spans.length > 1;
     const memory = this.model.encode([...this.encode(text), EOS]);
-    const [logits, targetState] = this.model.decode([BOS, ...target.slice(0, end - 1)], memory);
+    const [logits, normalizers, targetState] = this.model.decode([BOS, ...target.slice(0, end - 1)], memory);
     let candidates = []; // { ids, logProb, parent: the hypothesis that it continues }
     let logProb = 0; // of the pieces of the word before a place
     for (let place = begin; place < end; place += 1) {
       const row = logits.subarray(place * size, (place + 1) * size);
-      const before = logProb - logSumExp(row);
+      const before = logProb - normalizers[place];
       for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place])) {
         candidates.push({ ids: [...target.slice(0, place), piece], logProb: before + row[piece], parent: place });
       }
@@ -232,8 +227,8 @@ class Engine {
     candidates = candidates.filter(({ ids }) => !endsWord(ids));
     let state = targetState;
     for (let added = 0; candidates.length > 0 && added < MAX_ADDED; added += 1) {
-      let rows;
-      [rows, state] = this.model.step(candidates.map(({ ids }) => ids[ids.length - 1]), candidates.map(({ parent }) => parent), state);
+      const [rows, ofRows, next] = this.model.step(candidates.map(({ ids }) => ids[ids.length - 1]), candidates.map(({ parent }) => parent), state);
+      state = next;
       const longer = [];
       candidates.forEach(({ ids, logProb: ofIds }, k) => {
         const row = rows.subarray(k * size, (k + 1) * size);
@@ -241,7 +236,7 @@ class Engine {
         if (endsWord([...ids, piece])) {
           choices.push(this.makeChoice(ids, begin, ids.length, ofIds));
         } else {
-          longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - logSumExp(row), parent: k });
+          longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - ofRows[k], parent: k });
         }
       });
       candidates = longer;

@@ -16,7 +16,7 @@ function inspectHead(engine, { text, target, kind, layer, head }) {
   engine.checkIds(target);
   const probe = { heads: new Map(), sums: new Map() };
   const memory = engine.model.encode([...source, EOS], probe);
-  const [logits] = engine.model.decode([BOS, ...target], memory, probe);
+  const [logits, normalizers] = engine.model.decode([BOS, ...target], memory, probe);
   const scope = attentionScope(kind, layer);
   const { d_model: width, num_heads: heads } = engine.settings;
   const size = width / heads; // d_k
@@ -25,7 +25,7 @@ function inspectHead(engine, { text, target, kind, layer, head }) {
   let alternatives = [];
   if (kind !== "encoder") {
     const states = carryToOutput(engine.model, projectHead(engine.model, context, head, scope), scope, probe.sums);
-    alternatives = engine.findAlternatives(logits).map((pieces, row) => pieces.map(([id, piece]) => {
+    alternatives = engine.findAlternatives(logits, normalizers).map((pieces, row) => pieces.map(([id, piece]) => {
       const state = states.subarray(row * width, (row + 1) * width);
       return [id, piece, logits[row * engine.target.size + id], dotProduct(state, outputWeights(engine.model, id))];
     }));
@@ -82,10 +82,6 @@ function variance(numbers) {
   return numbers.reduce((sum, number) => sum + (number - mean) ** 2, 0) / numbers.length;
 }
 
-function dotProduct(x, y) {
-  return x.reduce((sum, value, i) => sum + value * y[i], 0);
-}
-
 // The weights [D] of a piece in the output layer.
 function outputWeights(model, id) {
   const name = model.dialect.tied_embeddings ? model.settings.tables.decoder : "decoder/output/kernel";
@@ -107,7 +103,8 @@ function ablate(engine, { text, heads, prefix = [], target = null }) {
   if (target) {
     engine.checkIds(target);
     const memory = engine.model.encode([...source, EOS], { off });
-    const logProbs = engine.score(engine.model.decode([BOS, ...target], memory, { off })[0], target);
+    const [logits, normalizers] = engine.model.decode([BOS, ...target], memory, { off });
+    const logProbs = engine.score(logits, normalizers, target);
     score = addUp(logProbs) / engine.penalty(logProbs.length);
   }
   return { nBest, score };
@@ -120,7 +117,10 @@ async function ablateEach(engine, { text, target }, pause = async () => {}) {
   engine.checkIds(target);
   const { model, settings } = engine;
   const whole = model.encode([...source, EOS]);
-  const logProb = (memory, off) => addUp(engine.score(model.decode([BOS, ...target], memory, { off })[0], target));
+  const logProb = (memory, off) => {
+    const [logits, normalizers] = model.decode([BOS, ...target], memory, { off });
+    return addUp(engine.score(logits, normalizers, target));
+  };
   const expected = logProb(whole, new Map());
   const layers = { encoder: settings.encoder_blocks, decoder: settings.decoder_blocks, cross: settings.decoder_blocks };
   const changes = {};

@@ -1,4 +1,5 @@
-// Matrix products, which take nearly all the time: in JavaScript, or in WebAssembly.
+// What takes nearly all the time, products, attention and the softmax over the vocabulary: in
+// JavaScript, or in WebAssembly.
 
 // Both classes have the same methods. A matrix is [out, in]: { data, shape, scale }.
 class PlainKernels {
@@ -7,8 +8,8 @@ class PlainKernels {
     return matrix;
   }
 
-  // x W^T, times the scales: Float32Array of rows [in] → of rows [out].
-  product(x, matrix) {
+  // x W^T, times the scales, plus a bias or null: Float32Array of rows [in] → of rows [out].
+  product(x, matrix, bias) {
     const [outs, ins] = matrix.shape;
     const { data, scale } = matrix;
     const rows = x.length / ins;
@@ -19,15 +20,10 @@ class PlainKernels {
         for (let i = 0; i < ins; i += 1) {
           sum += x[row * ins + i] * data[out * ins + i];
         }
-        y[row * outs + out] = scale ? sum * scale[out] : sum;
+        y[row * outs + out] = sum * (scale ? scale[out] : 1) + (bias ? bias[out] : 0);
       }
     }
     return y;
-  }
-
-  // x W^T for any W: Float32Array x [rows, in], W [out, in] → [rows, out].
-  multiply(x, data, ins) {
-    return this.product(x, { data, shape: [data.length / ins, ins] });
   }
 
   // A row of a matrix, such as the vector of a piece: Float32Array [in].
@@ -36,98 +32,215 @@ class PlainKernels {
     const factor = matrix.scale ? matrix.scale[index] : 1;
     return Float32Array.from(matrix.data.subarray(index * ins, (index + 1) * ins), (weight) => weight * factor);
   }
+
+  // softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
+  // [Tk, D]; visible: for each query, the keys that it may attend to → context [Tq, D].
+  // weights: [H, Tq, Tk] of zeros, to be filled; or null.
+  attend(queries, { keys, values }, visible, heads, weights) {
+    const width = queries.length / visible.length;
+    const size = width / heads; // d_k
+    const numKeys = keys.length / width;
+    const context = new Float32Array(queries.length);
+    for (let head = 0; head < heads; head += 1) {
+      visible.forEach((visibleKeys, q) => {
+        const columns = (x, row) => x.subarray(row * width + head * size, row * width + (head + 1) * size);
+        const logits = visibleKeys.map((key) => dotProduct(columns(queries, q), columns(keys, key)) / Math.sqrt(size));
+        const normalizer = logSumExp(logits);
+        logits.forEach((logit, i) => {
+          const weight = Math.exp(logit - normalizer);
+          addTo(context, q * width + head * size, columns(values, visibleKeys[i]), weight);
+          if (weights) {
+            weights[(head * visible.length + q) * numKeys + visibleKeys[i]] = weight;
+          }
+        });
+      });
+    }
+    return context;
+  }
+
+  // log(sum(exp(x))) of each row of x [T, V] → [T].
+  logSumExp(x, rows) {
+    const size = x.length / rows;
+    return Array.from({ length: rows }, (_, row) => logSumExp(x.subarray(row * size, (row + 1) * size)));
+  }
 }
 
-// kernels.wat, assembled. The matrices are in the memory of WebAssembly, int8 ones as int8;
-// a product copies its inputs there, and copies its result back. The sides of a matrix are
+// kernels.wat, assembled. The matrices are in the memory of WebAssembly, int8 ones as int8.
+// What is computed is copied there, and the result is copied back. The sides of a matrix are
 // padded with zeros to the multiples that the kernels take.
-class WasmKernels {
+//
+// Products with int8 matrices are of integers, which is faster: the inputs are rounded to
+// int16. That changes an output far less than rounding the weights to int8 did.
+class WasmKernels extends PlainKernels {
   // bytes: the assembled file.
   constructor(bytes) {
+    super();
     this.kernels = new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports;
     this.end = 16; // of what the memory holds
   }
 
   load({ data, shape: [outs, ins], scale }) {
+    const [paddedOuts, paddedIns] = [roundUp(outs, 4), roundUp(ins, 16)];
     const isInt8 = data instanceof Int8Array;
-    const [paddedOuts, paddedIns] = [roundUp(outs, 4), roundUp(ins, 8)];
-    let padded = data;
-    if (outs !== paddedOuts || ins !== paddedIns) {
-      padded = new data.constructor(paddedOuts * paddedIns);
-      for (let out = 0; out < outs; out += 1) {
-        padded.set(data.subarray(out * ins, (out + 1) * ins), out * paddedIns);
-      }
+    const matrix = { outs, ins, paddedOuts, paddedIns, isInt8, address: this.allocate(paddedOuts * paddedIns * data.BYTES_PER_ELEMENT) };
+    const memory = this.view(data.constructor, matrix.address, paddedOuts * paddedIns);
+    copyRows(data, ins, memory, paddedIns);
+    if (isInt8) {
+      matrix.scales = this.allocate(4 * paddedOuts);
+      this.view(Float32Array, matrix.scales, outs).set(scale);
     }
-    const scales = new Float32Array(paddedOuts).fill(1);
-    scales.set(scale || []);
-    return {
-      outs, ins, paddedOuts, paddedIns, scales, Type: data.constructor, // of the numbers
-      kernel: isInt8 ? this.kernels.product_int8 : this.kernels.product_float32,
-      address: this.store(padded),
-      scaleAddress: this.store(scales),
-    };
+    return matrix;
   }
 
-  product(x, { outs, ins, paddedOuts, paddedIns, kernel, address, scaleAddress }) {
+  product(x, { outs, ins, paddedOuts, paddedIns, isInt8, address, scales }, bias) {
     const rows = x.length / ins;
-    const scratch = this.end; // four rows of float32 weights, then the inputs, then the outputs
-    const inputs = scratch + 16 * paddedIns;
-    const outputs = inputs + 4 * rows * paddedIns;
-    this.reserve(outputs + 4 * rows * paddedOuts);
-    const memory = new Float32Array(this.kernels.memory.buffer);
-    if (ins === paddedIns) {
-      memory.set(x, inputs / 4);
-    } else {
-      memory.fill(0, inputs / 4, outputs / 4);
-      for (let row = 0; row < rows; row += 1) {
-        memory.set(x.subarray(row * ins, (row + 1) * ins), inputs / 4 + row * paddedIns);
+    const paddedRows = rows % 5 > 2 ? roundUp(rows, 5) : rows;
+    const { end } = this;
+    const inputs = this.allocate(4 * paddedRows * paddedIns);
+    const biases = this.allocate(4 * paddedOuts);
+    const outputs = this.allocate(4 * paddedRows * paddedOuts);
+    const integers = this.allocate(2 * paddedRows * paddedIns);
+    const rowScales = this.allocate(4 * paddedRows);
+    copyRows(x, ins, this.view(Float32Array, inputs, paddedRows * paddedIns), paddedIns);
+    copyRows(bias ?? new Float32Array(outs), outs, this.view(Float32Array, biases, paddedOuts), paddedOuts);
+    const { kernels } = this;
+    if (isInt8) { // 128 * limit * ins has to fit into int32
+      const limit = Math.min(32767, Math.floor((2 ** 31 - 1) / (128 * paddedIns)));
+      for (let row = 0; row < paddedRows; row += 1) {
+        kernels.quantize(inputs + 4 * row * paddedIns, integers + 2 * row * paddedIns, paddedIns, limit, rowScales + 4 * row);
       }
     }
-    kernel(inputs, rows, address, scaleAddress, outputs, paddedOuts, paddedIns, scratch);
-    const y = memory.slice(outputs / 4, outputs / 4 + rows * paddedOuts);
+    for (let row = 0; row < paddedRows;) {
+      const areFive = paddedRows - row > 2;
+      const y = outputs + 4 * row * paddedOuts;
+      if (isInt8) {
+        const kernel = areFive ? kernels.five_rows_int8 : kernels.one_row_int8;
+        kernel(integers + 2 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, scales, rowScales + 4 * row);
+      } else {
+        const kernel = areFive ? kernels.five_rows_float32 : kernels.one_row_float32;
+        kernel(inputs + 4 * row * paddedIns, address, biases, y, paddedOuts, paddedIns);
+      }
+      row += areFive ? 5 : 1;
+    }
+    this.end = end; // free
     if (outs === paddedOuts) {
-      return y;
+      return this.view(Float32Array, outputs, rows * outs).slice();
     }
-    for (let row = 1; row < rows; row += 1) { // leave out the padding
-      y.copyWithin(row * outs, row * paddedOuts, row * paddedOuts + outs);
+    const y = new Float32Array(rows * outs);
+    for (let row = 0; row < rows; row += 1) {
+      y.set(this.view(Float32Array, outputs + 4 * row * paddedOuts, outs), row * outs);
     }
-    return y.slice(0, rows * outs);
-  }
-
-  multiply(x, data, ins) {
-    const { end } = this;
-    const y = this.product(x, this.load({ data, shape: [data.length / ins, ins] }));
-    this.end = end; // the matrix is no longer needed
     return y;
   }
 
-  row({ ins, paddedIns, scales, Type, address }, index) {
-    const bytes = Type.BYTES_PER_ELEMENT;
-    const weights = new Type(this.kernels.memory.buffer, address + index * paddedIns * bytes, ins);
-    return new Float32Array(weights).map((weight) => weight * scales[index]);
+  row({ ins, paddedIns, isInt8, address, scales }, index) {
+    if (!isInt8) {
+      return this.view(Float32Array, address + 4 * index * paddedIns, ins).slice();
+    }
+    const [scale] = this.view(Float32Array, scales + 4 * index, 1);
+    return new Float32Array(this.view(Int8Array, address + index * paddedIns, ins)).map((weight) => weight * scale);
   }
 
-  // Store numbers; return their address.
+  attend(queries, { keys, values }, visible, heads, weights) {
+    const width = queries.length / visible.length;
+    const size = width / heads;
+    if (size % 8) {
+      return super.attend(queries, { keys, values }, visible, heads, weights);
+    }
+    const { end } = this;
+    const [query, key, value] = [queries, keys, values].map((x) => this.store(x));
+    const longest = roundUp(Math.max(...visible.map(({ length }) => length)), 4);
+    const [indices, rows] = [this.allocate(4 * longest), this.allocate(4 * heads * longest)];
+    const context = this.store(new Float32Array(queries.length));
+    visible.forEach((visibleKeys, q) => {
+      const count = visibleKeys.length;
+      const padded = roundUp(count, 4);
+      this.view(Int32Array, indices, count).set(visibleKeys);
+      this.kernels.attend(query + 4 * q * width, key, value, indices, rows, context + 4 * q * width, count, padded, heads, size);
+      for (let head = 0; weights && head < heads; head += 1) {
+        const start = (head * visible.length + q) * (keys.length / width);
+        this.view(Float32Array, rows + 4 * head * padded, count).forEach((weight, i) => { weights[start + visibleKeys[i]] = weight; });
+      }
+    });
+    this.end = end; // free
+    return this.view(Float32Array, context, queries.length).slice();
+  }
+
+  logSumExp(x, rows) {
+    const size = x.length / rows;
+    const padded = roundUp(size, 4);
+    const { end } = this;
+    const [row, scratch] = [this.allocate(4 * padded), this.allocate(4 * padded)];
+    const memory = this.view(Float32Array, row, padded).fill(-Infinity);
+    const normalizers = Array.from({ length: rows }, (_, i) => {
+      memory.set(x.subarray(i * size, (i + 1) * size));
+      const largest = this.kernels.largest(row, padded);
+      return largest + Math.log(this.kernels.exponentials(row, scratch, padded, largest));
+    });
+    this.end = end; // free
+    return normalizers;
+  }
+
+  // Store float32 numbers; return their address.
   store(numbers) {
-    const address = this.end;
-    this.end = roundUp(address + numbers.byteLength, 16);
-    this.reserve(this.end);
-    new numbers.constructor(this.kernels.memory.buffer, address, numbers.length).set(numbers);
+    const address = this.allocate(numbers.byteLength);
+    this.view(Float32Array, address, numbers.length).set(numbers);
     return address;
   }
 
-  // Let the memory have this many bytes.
-  reserve(bytes) {
+  // The address of bytes that are free; `end` is set back when they are no longer needed.
+  allocate(bytes) {
+    const address = this.end;
+    this.end = roundUp(address + bytes, 16);
     const { memory } = this.kernels;
-    const missing = bytes - memory.buffer.byteLength;
+    const missing = this.end - memory.buffer.byteLength;
     if (missing > 0) {
       memory.grow(Math.ceil(missing / 65536));
     }
+    return address;
+  }
+
+  // Numbers in the memory, until it grows.
+  view(Type, address, length) {
+    return new Type(this.kernels.memory.buffer, address, length);
+  }
+}
+
+// Copy rows into longer rows, and fill the rest with zeros.
+function copyRows(from, width, to, paddedWidth) {
+  if (width === paddedWidth) {
+    to.set(from);
+    to.fill(0, from.length);
+    return;
+  }
+  to.fill(0);
+  for (let row = 0; row < from.length / width; row += 1) {
+    to.set(from.subarray(row * width, (row + 1) * width), row * paddedWidth);
   }
 }
 
 function roundUp(number, multiple) {
   return Math.ceil(number / multiple) * multiple;
+}
+
+function dotProduct(x, y) {
+  let sum = 0;
+  for (let i = 0; i < x.length; i += 1) {
+    sum += x[i] * y[i];
+  }
+  return sum;
+}
+
+// Add a vector, times a factor, to the numbers of x from `start` on.
+function addTo(x, start, vector, factor) {
+  for (let i = 0; i < vector.length; i += 1) {
+    x[start + i] += vector[i] * factor;
+  }
+}
+
+function logSumExp(logits) {
+  const largest = logits.reduce((a, b) => Math.max(a, b));
+  return largest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
 }
 
 // The fastest kernels that this browser can run. files: the assembled ones, the fastest first.

@@ -43,13 +43,14 @@ class Transformer {
   }
 
   // The decoder on a whole target: ids [T], BOS and the pieces → [logits [T, V] of the next,
-  // the state of a search whose T hypotheses have read 1 … T of them].
+  // their normalizers [T], the state of a search whose T hypotheses have read 1 … T of them].
+  // A log-probability is the logit minus the normalizer.
   decode(targetIn, memory, probe = {}) {
     const positions = targetIn.map((_, i) => i);
     const visible = positions.map((position) => positions.slice(0, position + 1)); // causal
     const past = Array(this.settings.decoder_blocks).fill(NO_KEYS);
     const [states, present] = this.decoderStates(targetIn, positions, memory, past, visible, probe);
-    return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
+    return [...this.computeLogits(states, targetIn.length), { memory, ancestors: visible, past: present }];
   }
 
   // The state of a search before its first step, with one hypothesis.
@@ -58,7 +59,8 @@ class Transformer {
   }
 
   // One decoding step of K hypotheses: ids [K], their newest pieces; parents [K], the
-  // hypotheses of the previous step that they continue → [logits [K, V], the next state].
+  // hypotheses of the previous step that they continue → [logits [K, V], their normalizers [K],
+  // the next state].
   // The cache has the keys of all hypotheses of all steps and is never reordered:
   // `ancestors` has the indices of those that belong to the past of each hypothesis.
   step(ids, parents, { memory, ancestors, past }) {
@@ -66,7 +68,7 @@ class Transformer {
     const visible = ids.map((_, k) => [...ancestors[parents[k]], newest + k]);
     const positions = parents.map((parent) => ancestors[parent].length);
     const [states, present] = this.decoderStates(ids, positions, memory, past, visible, { off: memory.off });
-    return [this.computeLogits(states), { memory, ancestors: visible, past: present }];
+    return [...this.computeLogits(states, ids.length), { memory, ancestors: visible, past: present }];
   }
 
   // The decoder's blocks, on a whole target and in each step of a search.
@@ -93,9 +95,10 @@ class Transformer {
     const queries = this.project(x, `${scope}/q`);
     const present = keys || appendKeys(past, this.keysAndValues(x, scope));
     const heads = this.settings.num_heads;
-    const [context, attention] = scaledDotProductAttention(queries, present, visible, heads, this.kernels);
+    const weights = probe.weights && new Float32Array(heads * visible.length * (present.keys.length / this.settings.d_model));
+    const context = this.kernels.attend(queries, present, visible, heads, weights);
     probe.off?.get(scope)?.forEach((head) => clearHead(context, head, heads, visible.length));
-    probe.weights?.set(scope, attention); // [H, Tq, Tk]
+    probe.weights?.set(scope, weights); // [H, Tq, Tk]
     probe.heads?.set(scope, { queries, ...present, context });
     const outputs = this.dialect.output_projection ? this.dense(context, `${scope}/o`) : context;
     return [this.addAndNormalize(inputs, outputs, scope, probe), present];
@@ -120,14 +123,7 @@ class Transformer {
 
   // x W + b: [T, in] → [T, out]; some layers have no bias.
   dense(x, scope) {
-    const outputs = this.kernels.product(x, this.matrices.get(`${scope}/kernel`));
-    const bias = this.vectors.get(`${scope}/bias`);
-    for (let start = 0; bias && start < outputs.length; start += bias.length) {
-      for (let i = 0; i < bias.length; i += 1) {
-        outputs[start + i] += bias[i];
-      }
-    }
-    return outputs;
+    return this.kernels.product(x, this.matrices.get(`${scope}/kernel`), this.vectors.get(`${scope}/bias`));
   }
 
   normalizeInputs(x, scope) {
@@ -208,12 +204,12 @@ class Transformer {
     return this.encodings.get(position);
   }
 
-  // [T, D] → [T, V]. With tied embeddings, the table of the target is the output layer.
-  computeLogits(states) {
-    if (this.dialect.tied_embeddings) {
-      return this.kernels.product(states, this.matrices.get(this.settings.tables.decoder));
-    }
-    return this.dense(states, "decoder/output");
+  // States [T, D] → [logits [T, V], normalizers [T]]. With tied embeddings, the table of the
+  // target is the output layer.
+  computeLogits(states, rows) {
+    const table = this.matrices.get(this.settings.tables.decoder);
+    const logits = this.dialect.tied_embeddings ? this.kernels.product(states, table) : this.dense(states, "decoder/output");
+    return [logits, this.kernels.logSumExp(logits, rows)];
   }
 }
 
@@ -230,41 +226,12 @@ function concatenate(first, second) {
   return both;
 }
 
-// Add a vector, times a factor, to the numbers of x from `start` on.
-function addTo(x, start, vector, factor) {
-  for (let i = 0; i < vector.length; i += 1) {
-    x[start + i] += vector[i] * factor;
-  }
-}
-
 // max(0, x), in place.
 function relu(x) {
   for (let i = 0; i < x.length; i += 1) {
-    x[i] = Math.max(0, x[i]);
+    x[i] = x[i] < 0 ? 0 : x[i]; // faster than Math.max
   }
   return x;
-}
-
-// softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
-// [Tk, D] → [context [Tq, D], weights [H, Tq, Tk]]. Keys that are not visible get 0.
-function scaledDotProductAttention(queries, { keys, values }, visible, heads, kernels) {
-  const numQueries = visible.length;
-  const width = queries.length / numQueries;
-  const size = width / heads; // d_k
-  const numKeys = keys.length / width;
-  const context = new Float32Array(queries.length);
-  const weights = new Float32Array(heads * numQueries * numKeys);
-  for (let head = 0; head < heads; head += 1) {
-    const [Q, K, V] = [queries, keys, values].map((x) => splitHead(x, width, head * size, size));
-    const logits = kernels.multiply(Q, K, size); // [Tq, Tk], to be divided by sqrt(d_k)
-    const headWeights = weights.subarray(head * logits.length, (head + 1) * logits.length);
-    visible.forEach((visibleKeys, q) => setSoftmax(logits, headWeights, q * numKeys, visibleKeys, Math.sqrt(size)));
-    const headContext = kernels.multiply(headWeights, transpose(V, size), numKeys); // [Tq, d_k]
-    for (let q = 0; q < numQueries; q += 1) {
-      context.set(headContext.subarray(q * size, (q + 1) * size), q * width + head * size);
-    }
-  }
-  return [context, weights];
 }
 
 // Set the columns of a head to zero: x [rows, D].
@@ -283,47 +250,6 @@ function splitHead(x, width, start, size) {
     y.set(x.subarray(row * width + start, row * width + start + size), row * size);
   }
   return y;
-}
-
-function transpose(x, width) {
-  const height = x.length / width;
-  const y = new Float32Array(x.length);
-  for (let row = 0; row < height; row += 1) {
-    for (let column = 0; column < width; column += 1) {
-      y[column * height + row] = x[row * width + column];
-    }
-  }
-  return y;
-}
-
-// The softmax of the logits at some indices of a row, after a division.
-function setSoftmax(logits, weights, start, indices, divisor) {
-  let largest = -Infinity;
-  for (const i of indices) {
-    largest = Math.max(largest, logits[start + i]);
-  }
-  let sum = 0;
-  for (const i of indices) {
-    weights[start + i] = Math.exp((logits[start + i] - largest) / divisor);
-    sum += weights[start + i];
-  }
-  for (const i of indices) {
-    weights[start + i] /= sum;
-  }
-}
-
-function logSumExp(logits) {
-  let [largest] = logits;
-  for (let i = 1; i < logits.length; i += 1) {
-    if (logits[i] > largest) { // faster than Math.max
-      largest = logits[i];
-    }
-  }
-  let sum = 0;
-  for (let i = 0; i < logits.length; i += 1) {
-    sum += Math.exp(logits[i] - largest);
-  }
-  return largest + Math.log(sum);
 }
 
 // The position encodings of blocks/positions.py: a position and the width → Float32Array [D].

@@ -15,10 +15,10 @@ function greedy(model, memory, limit, options) {
   let state = model.startSearch(memory);
   let best = { ids: [], logProb: 0 };
   do {
-    let logits;
-    [logits, state] = model.step([best.ids[best.ids.length - 1] ?? BOS], [0], state);
+    const [logits, normalizers, next] = model.step([best.ids[best.ids.length - 1] ?? BOS], [0], state);
+    state = next;
     const forced = forcedPiece(best.ids.length, limit, options);
-    const [{ piece, logProb }] = bestContinuations([best], logits, 1, forced);
+    const [{ piece, logProb }] = bestContinuations([best], logits, normalizers, 1, forced);
     best = { ids: [...best.ids, piece], logProb };
   } while (best.ids[best.ids.length - 1] !== EOS);
   return { hypotheses: [{ ...best, score: best.logProb / options.penalty(best.ids.length) }], nodes: [] };
@@ -39,10 +39,10 @@ function beam(model, memory, limit, options) {
     && open[0].logProb / options.penalty(limit) > (finished[size - 1]?.score ?? -Infinity);
   while (isOpen()) {
     const length = open[0].ids.length + 1;
-    let logits;
-    [logits, state] = model.step(open.map(({ ids }) => ids[ids.length - 1] ?? BOS), open.map(({ parent }) => parent), state);
+    const [logits, normalizers, next] = model.step(open.map(({ ids }) => ids[ids.length - 1] ?? BOS), open.map(({ parent }) => parent), state);
+    state = next;
     const forced = forcedPiece(length - 1, limit, options);
-    const candidates = bestContinuations(open, logits, 2 * size, forced).map(({ parent, piece, logProb }) => {
+    const candidates = bestContinuations(open, logits, normalizers, 2 * size, forced).map(({ parent, piece, logProb }) => {
       const score = logProb / options.penalty(length);
       nodes.push({ parent: open[parent].node, step: length, piece, logProb, score, fate: "cut", rank: -1 });
       return { ids: [...open[parent].ids, piece], parent, logProb, score, node: nodes.length - 1 };
@@ -64,14 +64,13 @@ function forcedPiece(length, limit, { prefix }) {
 }
 
 // The `count` best continuations of hypotheses, best first: { parent, piece, logProb }.
-// logits: [K, V], of their next pieces.
-function bestContinuations(hypotheses, logits, count, forced) {
+// logits: [K, V], of their next pieces; normalizers: [K].
+function bestContinuations(hypotheses, logits, normalizers, count, forced) {
   const size = logits.length / hypotheses.length; // V
   const continuations = hypotheses.flatMap(({ logProb }, parent) => {
     const row = logits.subarray(parent * size, (parent + 1) * size);
-    const normalizer = logSumExp(row);
     const pieces = forced === null ? likeliestPieces(row, count) : [forced];
-    return pieces.map((piece) => ({ parent, piece, logProb: logProb + row[piece] - normalizer }));
+    return pieces.map((piece) => ({ parent, piece, logProb: logProb + row[piece] - normalizers[parent] }));
   });
   return sortBest(continuations, ({ logProb }) => logProb).slice(0, count);
 }
@@ -82,13 +81,18 @@ function likeliestPieces(logits, count) {
   let least = -Infinity; // the logit to beat
   for (let piece = 0; piece < logits.length; piece += 1) {
     if (logits[piece] > least && !FORBIDDEN.includes(piece)) {
-      const place = pieces.findIndex((other) => logits[piece] > logits[other]);
-      pieces.splice(place < 0 ? pieces.length : place, 0, piece);
+      insertPiece(pieces, piece, logits);
       pieces.length = Math.min(pieces.length, count);
       least = pieces.length < count ? -Infinity : logits[pieces[count - 1]];
     }
   }
   return pieces;
+}
+
+// In a function of its own, since a closure in a loop over all pieces is slow.
+function insertPiece(pieces, piece, logits) {
+  const place = pieces.findIndex((other) => logits[piece] > logits[other]);
+  pieces.splice(place < 0 ? pieces.length : place, 0, piece);
 }
 
 function sortBest(items, valueOf) {

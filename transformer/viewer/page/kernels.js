@@ -65,6 +65,8 @@ class PlainKernels {
   }
 }
 
+const NO_BIAS = new Float32Array(0);
+
 // kernels.wat, assembled. The matrices are in the memory of WebAssembly, int8 ones as int8.
 // What is computed is copied there, and the result is copied back. The sides of a matrix are
 // padded with zeros to the multiples that the kernels take.
@@ -102,7 +104,7 @@ class WasmKernels extends PlainKernels {
     const integers = this.allocate(2 * paddedRows * paddedIns);
     const rowScales = this.allocate(4 * paddedRows);
     copyRows(x, ins, this.view(Float32Array, inputs, paddedRows * paddedIns), paddedIns);
-    copyRows(bias ?? new Float32Array(outs), outs, this.view(Float32Array, biases, paddedOuts), paddedOuts);
+    copyRows(bias ?? NO_BIAS, outs, this.view(Float32Array, biases, paddedOuts), paddedOuts);
     const { kernels } = this;
     if (isInt8) { // 128 * limit * ins has to fit into int32
       const limit = Math.min(32767, Math.floor((2 ** 31 - 1) / (128 * paddedIns)));

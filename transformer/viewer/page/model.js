@@ -61,13 +61,16 @@ class Transformer {
   // One decoding step of K hypotheses: ids [K], their newest pieces; parents [K], the
   // hypotheses of the previous step that they continue → [logits [K, V], their normalizers [K],
   // the next state].
-  // The cache has the keys of all hypotheses of all steps and is never reordered:
-  // `ancestors` has the indices of those that belong to the past of each hypothesis.
+  // Hypotheses share the keys of the pieces that they have in common: `ancestors` has the
+  // indices of the keys in the past of each. Those of no hypothesis any more are dropped.
   step(ids, parents, { memory, ancestors, past }) {
-    const newest = past[0].keys.length / this.settings.d_model; // the index of the next key
-    const visible = ids.map((_, k) => [...ancestors[parents[k]], newest + k]);
+    const kept = [...new Set(parents.flatMap((parent) => ancestors[parent]))];
+    const index = new Map(kept.map((key, i) => [key, i]));
+    const visible = ids.map((_, k) => [...ancestors[parents[k]].map((key) => index.get(key)), kept.length + k]);
     const positions = parents.map((parent) => ancestors[parent].length);
-    const [states, present] = this.decoderStates(ids, positions, memory, past, visible, { off: memory.off });
+    const width = this.settings.d_model;
+    const pruned = past.map(({ keys, values }) => ({ keys: selectRows(keys, kept, width), values: selectRows(values, kept, width) }));
+    const [states, present] = this.decoderStates(ids, positions, memory, pruned, visible, { off: memory.off });
     return [...this.computeLogits(states, ids.length), { memory, ancestors: visible, past: present }];
   }
 
@@ -148,16 +151,14 @@ class Transformer {
     const width = gamma.length;
     const y = new Float32Array(x.length);
     for (let start = 0; start < x.length; start += width) {
-      let [sum, squares] = [0, 0];
-      for (let i = 0; i < width; i += 1) {
-        sum += x[start + i];
+      let [sum, squares] = [0, 0]; // float64, so that the difference below is exact
+      for (let i = start; i < start + width; i += 1) {
+        sum += x[i];
+        squares += x[i] * x[i];
       }
       const mean = sum / width;
-      for (let i = 0; i < width; i += 1) {
-        const difference = x[start + i] - mean;
-        squares += difference * difference;
-      }
-      const scale = 1 / Math.sqrt(squares / width + this.dialect.norm_epsilon);
+      const variance = Math.max(0, squares / width - mean * mean);
+      const scale = 1 / Math.sqrt(variance + this.dialect.norm_epsilon);
       for (let i = 0; i < width; i += 1) {
         y[start + i] = (x[start + i] - mean) * scale * gamma[i] + beta[i];
       }
@@ -217,6 +218,12 @@ const NO_KEYS = { keys: new Float32Array(0), values: new Float32Array(0) };
 
 function appendKeys(past, later) {
   return { keys: concatenate(past.keys, later.keys), values: concatenate(past.values, later.values) };
+}
+
+function selectRows(x, rows, width) {
+  const y = new Float32Array(rows.length * width);
+  rows.forEach((row, i) => y.set(x.subarray(row * width, (row + 1) * width), i * width));
+  return y;
 }
 
 function concatenate(first, second) {

@@ -79,8 +79,8 @@ function bestContinuations(hypotheses, logits, normalizers, count, forced) {
 function likeliestPieces(logits, count) {
   const pieces = [];
   let least = -Infinity; // the logit to beat
-  for (let piece = 0; piece < logits.length; piece += 1) {
-    if (logits[piece] > least && !FORBIDDEN.includes(piece)) {
+  for (let piece = nextAbove(logits, 0, least); piece < logits.length; piece = nextAbove(logits, piece + 1, least)) {
+    if (!FORBIDDEN.includes(piece)) {
       insertPiece(pieces, piece, logits);
       pieces.length = Math.min(pieces.length, count);
       least = pieces.length < count ? -Infinity : logits[pieces[count - 1]];
@@ -89,7 +89,17 @@ function likeliestPieces(logits, count) {
   return pieces;
 }
 
-// In a function of its own, since a closure in a loop over all pieces is slow.
+// The next piece, from a piece on, with a logit above a bound. Nearly all the time of
+// `likeliestPieces` is spent in this loop, which is faster in a function of its own.
+function nextAbove(logits, from, bound) {
+  let piece = from;
+  while (piece < logits.length && !(logits[piece] > bound)) {
+    piece += 1;
+  }
+  return piece;
+}
+
+// Insert a piece into the list of the likeliest ones.
 function insertPiece(pieces, piece, logits) {
   const place = pieces.findIndex((other) => logits[piece] > logits[other]);
   pieces.splice(place < 0 ? pieces.length : place, 0, piece);

@@ -481,39 +481,107 @@ def test_the_assembled_kernels_are_those_of_the_source():
         assert page_files.read_bytes(name) == content, name
 
 
+LOAD_KERNELS = """
+const bytes = Uint8Array.from(Buffer.from(input.kernels, "base64"));
+const kernels = chooseKernels([bytes]);
+const floats = (x) => Float32Array.from(x);
+if (!(kernels instanceof WasmKernels)) return null;
+"""
+
+
+def run_kernels(body, name, cases):
+    """Run a function body with the kernels of a file; `input.cases` are the cases."""
+    fields = [
+        [x.ravel().tolist() if hasattr(x, "ravel") else x for x in case]
+        for case in cases
+    ]
+    data = {"cases": fields, "kernels": read_kernels([name])[0]}
+    results = run_node(LOAD_KERNELS + body, data)
+    if results is None:
+        pytest.skip("node does not have relaxed SIMD")
+    return results
+
+
 @needs_node
 @pytest.mark.parametrize("name", page_files.KERNELS)
 def test_the_kernels_multiply(name):
     draw = np.random.RandomState(1)
     cases = []
-    for rows, ins, outs in [(1, 1, 1), (2, 8, 4), (5, 12, 7), (9, 35, 50)]:
-        x = draw.normal(size=[rows, ins]).astype(np.float32)
+    for rows, ins, outs in [
+        (1, 1, 1),
+        (2, 8, 4),
+        (5, 12, 7),
+        (8, 2050, 6),
+        (9, 35, 50),
+    ]:
+        x = draw.normal(size=[rows, ins], scale=ins**-0.5).astype(np.float32)
+        x[-1] = 0
         w = draw.randint(-128, 128, [outs, ins])
         scale = draw.uniform(0.5, 2, outs).astype(np.float32)
-        cases.append([x, w, scale, (x @ w.T) * scale])
-    fields = [[array.ravel().tolist() for array in case] for case in cases]
-    actual = run_node(
-        """const bytes = Uint8Array.from(Buffer.from(input.kernels, "base64"));
-        const kernels = chooseKernels([bytes]);
-        if (kernels instanceof PlainKernels) return null;
-        return input.cases.map(([x, w, scale]) => {
+        bias = draw.normal(size=outs).astype(np.float32)
+        cases.append([x, w, scale, bias])
+    actual = run_kernels(
+        """return input.cases.map(([x, w, scale, bias]) => {
             const shape = [scale.length, w.length / scale.length];
-            const floats = { data: Float32Array.from(w), shape };
-            const integers = { ...floats, data: Int8Array.from(w) };
-            integers.scale = Float32Array.from(scale);
-            return [floats, integers].map((matrix) => {
-                const loaded = kernels.load(matrix);
+            const matrix = { data: floats(w), shape };
+            const int8 = { data: Int8Array.from(w), shape, scale: floats(scale) };
+            return [matrix, int8].map((each) => {
+                const loaded = kernels.load(each);
                 const row = [...kernels.row(loaded, shape[0] - 1)];
-                return [[...kernels.product(Float32Array.from(x), loaded)], row];
+                return [[...kernels.product(floats(x), loaded, floats(bias))], row];
             });
         });""",
-        {"cases": fields, "kernels": read_kernels([name])[0]},
+        name,
+        cases,
     )
-    if actual is None:
-        pytest.skip("node does not have relaxed SIMD")
-    for (_, w, scale, expected), (floats, integers) in zip(cases, actual):
-        close = {"rtol": 1e-5, "atol": 1e-3}
-        np.testing.assert_allclose(floats[0], (expected / scale).ravel(), **close)
-        np.testing.assert_allclose(integers[0], expected.ravel(), **close)
-        np.testing.assert_allclose(floats[1], w[-1])
-        np.testing.assert_allclose(integers[1], w[-1] * scale[-1], rtol=1e-6)
+    for (x, w, scale, bias), (matrix, int8) in zip(cases, actual):
+        expected = (x.astype(float) @ w.T + bias).ravel()
+        np.testing.assert_allclose(matrix[0], expected, rtol=1e-5, atol=1e-3)
+        # int8: the inputs are rounded to integers, as large as the sums allow; one that
+        # is halfway between two may be rounded otherwise
+        limit = min(2**15 - 1, (2**31 - 1) // (128 * (-(-x.shape[1] // 16) * 16)))
+        steps = np.abs(x).max(1, keepdims=True) / np.float32(limit)
+        inputs = np.rint(x / np.where(steps == 0, 1, steps)) * steps
+        expected = ((inputs.astype(float) @ w.T) * scale + bias).ravel()
+        close = {"rtol": 1e-5, "atol": steps.max() * 2 * np.abs(w).max()}
+        np.testing.assert_allclose(int8[0], expected, **close)
+        np.testing.assert_allclose(matrix[1], w[-1])
+        np.testing.assert_allclose(int8[1], w[-1] * scale[-1], rtol=1e-6)
+
+
+@needs_node
+@pytest.mark.parametrize("name", page_files.KERNELS)
+def test_the_kernels_attend_and_normalize(name):
+    draw = np.random.RandomState(1)
+    heads, size, num_keys = 3, 16, 11
+    queries, keys, values = (
+        3 * draw.normal(size=[rows, heads * size]).astype(np.float32)
+        for rows in (4, num_keys, num_keys)
+    )
+    visible = [[2], [0, 1, 2, 3, 4], [10, 3, 8, 0], list(range(num_keys))]
+    logits = 20 * draw.normal(size=[3, 501]).astype(np.float32)
+    [result] = run_kernels(
+        """return input.cases.map(([queries, keys, values, visible, heads, logits]) => {
+            const present = { keys: floats(keys), values: floats(values) };
+            const weights = new Float32Array(heads * visible.length * 11);
+            const rows = floats(queries);
+            const context = kernels.attend(rows, present, visible, heads, weights);
+            const normalizers = kernels.logSumExp(floats(logits), 3);
+            return [[...context], [...weights], normalizers, kernels.end];
+        });""",
+        name,
+        [[queries, keys, values, visible, heads, logits]],
+    )
+    split = [x.reshape(-1, heads, size).swapaxes(0, 1) for x in (queries, keys, values)]
+    mask = np.full([4, num_keys], -np.inf)
+    for row, indices in zip(mask, visible):
+        row[indices] = 0
+    scores = split[0] @ split[1].swapaxes(1, 2) / size**0.5 + mask
+    expected = np.exp(scores - scores.max(-1, keepdims=True))
+    expected /= expected.sum(-1, keepdims=True)
+    context = (expected @ split[2]).swapaxes(0, 1)
+    np.testing.assert_allclose(result[0], context.ravel(), atol=1e-5)
+    np.testing.assert_allclose(result[1], expected.ravel(), atol=1e-6)
+    expected = np.log(np.exp(logits.astype(float)).sum(1))
+    np.testing.assert_allclose(result[2], expected, atol=1e-5)
+    assert result[3] == 16  # all scratch memory is free again

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import zlib
 from typing import Dict, Optional, Sequence, Tuple
 
 from transformer.exports.weights import INT8, export_weights
@@ -64,12 +65,12 @@ def make_model_page(
         ) as translator:
             translator.restore(checkpoint)
             example = inspect_example(translator, examples, references)
-    parts: Dict[str, str] = {}
-    text = encode_base64(exported)
-    if split:
-        for start in range(0, len(text), PART_SIZE):
-            part = text[start : start + PART_SIZE]
-            parts[PART.format(len(parts) + 1)] = f'modelParts.push("{part}");\n'
+    text = encode_base64(zlib.compress(exported, 9))
+    pieces = [text[i : i + PART_SIZE] for i in range(0, len(text), PART_SIZE)]
+    parts = {
+        PART.format(i + 1): f'modelParts.push("{piece}");\n'
+        for i, piece in enumerate(pieces if split else [])
+    }
     html, _ = page_files.make_page(
         {
             "models": [{**describe_model(hp, logdir, name, languages), "about": about}],
@@ -78,9 +79,9 @@ def make_model_page(
             "references": list(references),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": list(map(encode_base64, kernels)),
-            "weights": "" if split else text,
             "parts": list(parts),
-        }
+        },
+        [] if split else pieces,
     )
     return {PAGE: html, **parts}
 

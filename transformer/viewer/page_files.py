@@ -63,19 +63,21 @@ ENGINE = (
 )
 WORKER = (*ENGINE, "worker.js")
 KERNELS = ("kernels.fma.wasm", "kernels.wasm")  # the fastest first
+WEIGHTS = '<script type="text/plain" class="weights">{}</script>\n'
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
-ESCAPED.update({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 ALTERNATIVES_PER_WORD = 2  # of the best translation, on a frozen page
 MAX_ALTERNATIVES = 64  # of a sentence: each has its own attention
 
 
-def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
+def make_page(data: Dict[str, Any], weights: Sequence[str] = ()) -> Tuple[str, str]:
     """Return (the page, its content security policy).
 
     Args:
       data: what the page shows without a server, {"models": …, "inspections": …}; or
         the model that runs in the page, from `model_page.py`; or {"server": true,
         "models": …, "example": …}: the page then asks its own server.
+      weights: those of the model that runs in the page: pieces of base64. Each has an
+        element of its own, since browsers hold a long text several times.
     """
     script = "".join(read_file(name) for name in SCRIPTS)
     style = read_file("page.css")
@@ -97,6 +99,7 @@ def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
         "policy": policy,
         "style": style,
         "data": escape_json(data),
+        "weights": "".join(map(WEIGHTS.format, weights)),
         "script": script,
     }
     html = re.sub(
@@ -118,8 +121,11 @@ def read_bytes(name: str) -> bytes:
 
 
 def escape_json(data: Any) -> str:
-    """Return data as JSON that cannot end the script element it stands in."""
-    text = json.dumps(data, ensure_ascii=False)
+    """Return data as JSON that cannot end the script element it stands in.
+
+    It is ASCII: browsers keep a text with any other character in twice the memory.
+    """
+    text = json.dumps(data)
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
     return text

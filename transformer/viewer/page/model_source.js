@@ -1,6 +1,6 @@
 // The source of the inspections: the model in the page itself, which runs in a worker.
 
-const modelParts = []; // of the weights, in base64: what scripts beside the page push
+const modelParts = []; // of the weights, compressed, in base64: scripts beside the page push them
 
 function loadScript(address) {
   return new Promise((resolve, reject) => {
@@ -49,15 +49,20 @@ class ModelSource {
 
   // Give the weights to the worker: those in the page, or those in the scripts beside it.
   // Only the worker keeps them, as numbers.
-  async start({ weights, parts, kernels }) {
-    byId("data").textContent = ""; // it holds the weights, too
+  async start({ parts, kernels }) {
     byId("local").textContent = say`Loading the model …`;
     for (const [i, address] of parts.entries()) {
       await loadScript(address);
       byId("local").textContent = say`Loading the model: ${i + 1} of ${parts.length} MB`;
     }
-    const file = decodeBase64(weights + modelParts.splice(0).join(""));
-    return this.call("start", { weights: file, kernels: kernels.map(decodeBase64) }, null, [file.buffer]);
+    for (const element of document.querySelectorAll(".weights")) {
+      modelParts.push(element.textContent);
+      element.remove();
+    }
+    const compressed = new Blob(modelParts.splice(0).map(decodeBase64));
+    const stream = compressed.stream().pipeThrough(new DecompressionStream("deflate"));
+    const file = await new Response(stream).arrayBuffer();
+    return this.call("start", { weights: new Uint8Array(file), kernels: kernels.map(decodeBase64) }, null, [file]);
   }
 
   // The model is used only after it was loaded: a failure to load it is the answer.

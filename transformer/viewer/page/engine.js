@@ -99,7 +99,13 @@ class Engine {
     return { attention, logits, normalizers, logProbs };
   }
 
-  // The log-probabilities [T] of a target, with its end: logits [T, V], normalizers [T].
+  // The log-probabilities [T] of a target, with its end. off: as in `search`.
+  scoreTarget(memory, target, off = new Map()) {
+    const [logits, normalizers] = this.model.decode([BOS, ...target], memory, { off });
+    return this.score(logits, normalizers, target);
+  }
+
+  // The same from what the decoder has computed: logits [T, V], normalizers [T].
   score(logits, normalizers, target) {
     return [...target, EOS].map((id, i) => logits[i * this.target.size + id] - normalizers[i]);
   }
@@ -206,11 +212,16 @@ class Engine {
   // The likeliest words for the place of a word of a translation, the likeliest first:
   // [{ word, probability, ids, isEnd }]; the twin of viewer/word_choices.py.
   listWords({ text, target, word }) {
+    const source = this.encodeSentence(text);
     this.checkIds(target);
-    const [begin, end] = splitIntoWords(this.target, target).spans[word];
+    const { spans } = splitIntoWords(this.target, target);
+    if (!(word in spans)) {
+      throw new Error(`Refused: expected the index of one of ${spans.length.toLocaleString("en")} words, got ${word}.`);
+    }
+    const [begin, end] = spans[word];
     const { size } = this.target;
     const endsWord = (ids) => ids[ids.length - 1] === EOS || splitIntoWords(this.target, ids.slice(begin)).spans.length > 1;
-    const memory = this.model.encode([...this.encode(text), EOS]);
+    const memory = this.model.encode([...source, EOS]);
     const [logits, normalizers, targetState] = this.model.decode([BOS, ...target.slice(0, end - 1)], memory);
     let candidates = []; // { ids, logProb, parent: the hypothesis that it continues }
     let logProb = 0; // of the pieces of the word before a place
@@ -261,13 +272,15 @@ class Engine {
   // are replaced by UNK: a row for each word. `pause` is awaited now and then; it throws if
   // the result is no longer wanted.
   async leaveOutWords({ text, target }, pause = async () => {}) {
-    const source = this.encode(text);
-    const { logProbs } = this.force(source, target);
+    const source = this.encodeSentence(text);
+    this.checkIds(target);
+    const score = (ids) => this.scoreTarget(this.model.encode([...ids, EOS]), target);
+    const logProbs = score(source);
     const rows = [];
     for (const [start, end] of splitIntoWords(this.source, source).spans) {
       await pause();
       const changed = source.map((id, i) => (i >= start && i < end ? UNK : id));
-      rows.push(this.force(changed, target).logProbs.map((logProb, i) => logProb - logProbs[i]));
+      rows.push(score(changed).map((logProb, i) => logProb - logProbs[i]));
     }
     return rows;
   }

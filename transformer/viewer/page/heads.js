@@ -103,8 +103,7 @@ function ablate(engine, { text, heads, prefix = [], target = null }) {
   if (target) {
     engine.checkIds(target);
     const memory = engine.model.encode([...source, EOS], { off });
-    const [logits, normalizers] = engine.model.decode([BOS, ...target], memory, { off });
-    const logProbs = engine.score(logits, normalizers, target);
+    const logProbs = engine.scoreTarget(memory, target, off);
     score = addUp(logProbs) / engine.penalty(logProbs.length);
   }
   return { nBest, score };
@@ -117,10 +116,7 @@ async function ablateEach(engine, { text, target }, pause = async () => {}) {
   engine.checkIds(target);
   const { model, settings } = engine;
   const whole = model.encode([...source, EOS]);
-  const logProb = (memory, off) => {
-    const [logits, normalizers] = model.decode([BOS, ...target], memory, { off });
-    return addUp(engine.score(logits, normalizers, target));
-  };
+  const logProb = (memory, off) => addUp(engine.scoreTarget(memory, target, off));
   const expected = logProb(whole, new Map());
   const layers = { encoder: settings.encoder_blocks, decoder: settings.decoder_blocks, cross: settings.decoder_blocks };
   const changes = {};

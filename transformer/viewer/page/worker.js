@@ -1,6 +1,7 @@
 // The engine in a worker, so that the page stays responsive. The page sends { id, method,
 // request } and gets { id, result } or { id, error }; its first message brings the model.
 
+const MAX_DELAY = 30; // milliseconds of a long call after which other messages are handled
 let engine = null;
 const aborted = new Set(); // ids of calls whose result is no longer wanted
 
@@ -23,8 +24,12 @@ addEventListener("message", async ({ data: { id, method, request } }) => {
     aborted.add(id);
     return;
   }
-  const pause = async () => { // lets other messages be handled
-    await new Promise((resolve) => { setTimeout(resolve); });
+  let time = performance.now(); // of the last pause
+  const pause = async () => { // not at once: browsers delay repeated timers by 4 ms
+    if (performance.now() - time > MAX_DELAY) {
+      await new Promise((resolve) => { setTimeout(resolve); });
+      time = performance.now();
+    }
     if (aborted.delete(id)) {
       throw new Error("aborted");
     }

@@ -474,11 +474,12 @@ def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
 
 
 def test_the_assembled_kernels_are_those_of_the_source():
-    pytest.importorskip("wasmtime", reason="wasmtime is not installed")
+    wasmtime = pytest.importorskip("wasmtime", reason="wasmtime is not installed")
     import assemble
 
     for name, content in assemble.assemble().items():
         assert page_files.read_bytes(name) == content, name
+        wasmtime.Module.validate(wasmtime.Engine(), content)
 
 
 LOAD_KERNELS = """

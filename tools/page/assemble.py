@@ -13,14 +13,17 @@ import wasmtime
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join(ROOT, "transformer", "viewer", "page")
-SUM = re.compile(r"\(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (.*)\)\)\)$", re.M)
+SUM = re.compile(
+    r"(\(local\.set \$\w+) \(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (.*)\)\)\)$",
+    re.M,
+)
 
 
 def assemble():
     """Return the assembled files: name → bytes."""
     with open(os.path.join(FOLDER, "kernels.wat"), encoding="utf-8") as file:
         text = file.read()
-    with_fma = SUM.sub(r"(f32x4.relaxed_madd \2 \1))", text)
+    with_fma = SUM.sub(r"\1 (f32x4.relaxed_madd \3 \2))", text)
     return {
         "kernels.wasm": bytes(wasmtime.wat2wasm(text)),
         "kernels.fma.wasm": bytes(wasmtime.wat2wasm(with_fma)),

@@ -8,8 +8,9 @@ class PlainKernels {
     return matrix;
   }
 
-  // x W^T, times the scales, plus a bias or null: Float32Array of rows [in] → of rows [out].
-  product(x, matrix, bias) {
+  // x W^T, times the scales, plus a bias or null; outputs are at least `least`, which is 0 for
+  // ReLU: Float32Array of rows [in] → of rows [out].
+  product(x, matrix, bias = null, least = -Infinity) {
     const [outs, ins] = matrix.shape;
     const { data, scale } = matrix;
     const rows = x.length / ins;
@@ -20,7 +21,7 @@ class PlainKernels {
         for (let i = 0; i < ins; i += 1) {
           sum += x[row * ins + i] * data[out * ins + i];
         }
-        y[row * outs + out] = sum * (scale ? scale[out] : 1) + (bias ? bias[out] : 0);
+        y[row * outs + out] = Math.max(least, sum * (scale ? scale[out] : 1) + (bias ? bias[out] : 0));
       }
     }
     return y;
@@ -94,7 +95,7 @@ class WasmKernels extends PlainKernels {
     return matrix;
   }
 
-  product(x, { outs, ins, paddedOuts, paddedIns, isInt8, address, scales }, bias) {
+  product(x, { outs, ins, paddedOuts, paddedIns, isInt8, address, scales }, bias = null, least = -Infinity) {
     const rows = x.length / ins;
     const paddedRows = rows % 5 > 2 ? roundUp(rows, 5) : rows;
     const { end } = this;
@@ -117,10 +118,10 @@ class WasmKernels extends PlainKernels {
       const y = outputs + 4 * row * paddedOuts;
       if (isInt8) {
         const kernel = areFive ? kernels.five_rows_int8 : kernels.one_row_int8;
-        kernel(integers + 2 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, scales, rowScales + 4 * row);
+        kernel(integers + 2 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, least, scales, rowScales + 4 * row);
       } else {
         const kernel = areFive ? kernels.five_rows_float32 : kernels.one_row_float32;
-        kernel(inputs + 4 * row * paddedIns, address, biases, y, paddedOuts, paddedIns);
+        kernel(inputs + 4 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, least);
       }
       row += areFive ? 5 : 1;
     }

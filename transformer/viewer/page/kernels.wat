@@ -5,13 +5,14 @@
 
   ;; Products of rows with a matrix: y = x W^T + bias, for x [rows, ins], w [outs, ins] and
   ;; bias [outs] -> y [rows, outs]. An output is a sum of products along `ins`, a multiple of
-  ;; 16; four or eight of them are added at once. `outs` is a multiple of 4.
+  ;; 16; four or eight of them are added at once. `outs` is a multiple of 4. Outputs below
+  ;; `least` become `least`: 0 for ReLU, or -inf.
   ;;
   ;; A beam has five rows: each weight is read once for all of them, two outputs at a time.
   ;; a0 to a4 are the sums of the first output, b0 to b4 those of the second.
   (func (export "five_rows_float32")
     (param $x i32) (param $w i32) (param $bias i32) (param $y i32)
-    (param $outs i32) (param $ins i32)
+    (param $outs i32) (param $ins i32) (param $least f32)
     (local $x1 i32) (local $x2 i32) (local $x3 i32) (local $x4 i32)
     (local $w_next i32) (local $row i32) (local $row_bytes i32) (local $out_bytes i32)
     (local $i i32) (local $input v128) (local $u v128) (local $v v128) (local $two v128)
@@ -80,23 +81,23 @@
       (local.set $row (local.get $y))
       (local.set $a0 (f32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a0) (local.get $b0))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a0) (local.get $b0))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.add (local.get $a0) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a0) (local.get $a0)))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.add (local.get $a0) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a0) (local.get $a0)))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a1 (f32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a1) (local.get $b1))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a1) (local.get $b1))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.add (local.get $a1) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a1) (local.get $a1)))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.add (local.get $a1) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a1) (local.get $a1)))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a2 (f32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a2) (local.get $b2))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a2) (local.get $b2))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.add (local.get $a2) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a2) (local.get $a2)))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.add (local.get $a2) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a2) (local.get $a2)))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a3 (f32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a3) (local.get $b3))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a3) (local.get $b3))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.add (local.get $a3) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a3) (local.get $a3)))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.add (local.get $a3) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a3) (local.get $a3)))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a4 (f32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a4) (local.get $b4))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a4) (local.get $b4))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.add (local.get $a4) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a4) (local.get $a4)))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.add (local.get $a4) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a4) (local.get $a4)))) (f32x4.splat (local.get $least))))
       (local.set $bias (i32.add (local.get $bias) (i32.const 8)))
       (local.set $y (i32.add (local.get $y) (i32.const 8)))
       (local.set $outs (i32.sub (local.get $outs) (i32.const 2)))
@@ -105,7 +106,7 @@
   ;; The same for a single row, four outputs at a time.
   (func (export "one_row_float32")
     (param $x i32) (param $w i32) (param $bias i32) (param $y i32)
-    (param $outs i32) (param $ins i32)
+    (param $outs i32) (param $ins i32) (param $least f32)
     (local $w1 i32) (local $w2 i32) (local $w3 i32) (local $i i32)
     (local $row_bytes i32) (local $input v128)
     (local $a v128) (local $b v128) (local $c v128) (local $d v128)
@@ -143,7 +144,8 @@
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $c) (local.get $d))))
       (local.set $a (f32x4.add (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23 (local.get $a) (local.get $c))
         (i8x16.shuffle 8 9 10 11 12 13 14 15 24 25 26 27 28 29 30 31 (local.get $a) (local.get $c))))
-      (v128.store (local.get $y) (f32x4.add (v128.load (local.get $bias)) (local.get $a)))
+      (v128.store (local.get $y) (f32x4.pmax
+        (f32x4.add (v128.load (local.get $bias)) (local.get $a)) (f32x4.splat (local.get $least))))
       (local.set $bias (i32.add (local.get $bias) (i32.const 16)))
       (local.set $y (i32.add (local.get $y) (i32.const 16)))
       (local.set $outs (i32.sub (local.get $outs) (i32.const 4)))
@@ -153,7 +155,7 @@
   ;; [rows]. Products of integers are added without any rounding.
   (func (export "five_rows_int8")
     (param $x i32) (param $w i32) (param $bias i32) (param $y i32)
-    (param $outs i32) (param $ins i32) (param $scale i32) (param $row_scale i32)
+    (param $outs i32) (param $ins i32) (param $least f32) (param $scale i32) (param $row_scale i32)
     (local $x1 i32) (local $x2 i32) (local $x3 i32) (local $x4 i32)
     (local $w_next i32) (local $row i32) (local $row_bytes i32) (local $out_bytes i32)
     (local $i i32) (local $input v128) (local $u v128) (local $v v128) (local $two v128) (local $scales v128)
@@ -225,31 +227,31 @@
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a0) (local.get $b0))))
       (local.set $a0 (i32x4.add (local.get $a0) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a0) (local.get $a0))))
       (local.set $u (f32x4.mul (local.get $scales) (v128.load32_splat (local.get $row_scale))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a0)) (local.get $u))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a0)) (local.get $u))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a1 (i32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a1) (local.get $b1))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a1) (local.get $b1))))
       (local.set $a1 (i32x4.add (local.get $a1) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a1) (local.get $a1))))
       (local.set $u (f32x4.mul (local.get $scales) (v128.load32_splat offset=4 (local.get $row_scale))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a1)) (local.get $u))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a1)) (local.get $u))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a2 (i32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a2) (local.get $b2))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a2) (local.get $b2))))
       (local.set $a2 (i32x4.add (local.get $a2) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a2) (local.get $a2))))
       (local.set $u (f32x4.mul (local.get $scales) (v128.load32_splat offset=8 (local.get $row_scale))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a2)) (local.get $u))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a2)) (local.get $u))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a3 (i32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a3) (local.get $b3))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a3) (local.get $b3))))
       (local.set $a3 (i32x4.add (local.get $a3) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a3) (local.get $a3))))
       (local.set $u (f32x4.mul (local.get $scales) (v128.load32_splat offset=12 (local.get $row_scale))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a3)) (local.get $u))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a3)) (local.get $u))) (f32x4.splat (local.get $least))))
       (local.set $row (i32.add (local.get $row) (local.get $out_bytes)))
       (local.set $a4 (i32x4.add (i8x16.shuffle 0 1 2 3 16 17 18 19 4 5 6 7 20 21 22 23 (local.get $a4) (local.get $b4))
         (i8x16.shuffle 8 9 10 11 24 25 26 27 12 13 14 15 28 29 30 31 (local.get $a4) (local.get $b4))))
       (local.set $a4 (i32x4.add (local.get $a4) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $a4) (local.get $a4))))
       (local.set $u (f32x4.mul (local.get $scales) (v128.load32_splat offset=16 (local.get $row_scale))))
-      (v128.store64_lane 0 (local.get $row) (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a4)) (local.get $u))))
+      (v128.store64_lane 0 (local.get $row) (f32x4.pmax (f32x4.add (local.get $two) (f32x4.mul (f32x4.convert_i32x4_s (local.get $a4)) (local.get $u))) (f32x4.splat (local.get $least))))
       (local.set $bias (i32.add (local.get $bias) (i32.const 8)))
       (local.set $scale (i32.add (local.get $scale) (i32.const 8)))
       (local.set $y (i32.add (local.get $y) (i32.const 8)))
@@ -258,7 +260,7 @@
 
   (func (export "one_row_int8")
     (param $x i32) (param $w i32) (param $bias i32) (param $y i32)
-    (param $outs i32) (param $ins i32) (param $scale i32) (param $row_scale i32)
+    (param $outs i32) (param $ins i32) (param $least f32) (param $scale i32) (param $row_scale i32)
     (local $w1 i32) (local $w2 i32) (local $w3 i32) (local $i i32)
     (local $row_bytes i32) (local $input v128)
     (local $a v128) (local $b v128) (local $c v128) (local $d v128)
@@ -299,7 +301,8 @@
       (local.set $b (f32x4.mul (v128.load (local.get $scale)) (v128.load32_splat (local.get $row_scale))))
       (local.set $a (f32x4.mul (f32x4.convert_i32x4_s (local.get $a)) (local.get $b)))
       (local.set $scale (i32.add (local.get $scale) (i32.const 16)))
-      (v128.store (local.get $y) (f32x4.add (v128.load (local.get $bias)) (local.get $a)))
+      (v128.store (local.get $y) (f32x4.pmax
+        (f32x4.add (v128.load (local.get $bias)) (local.get $a)) (f32x4.splat (local.get $least))))
       (local.set $bias (i32.add (local.get $bias) (i32.const 16)))
       (local.set $y (i32.add (local.get $y) (i32.const 16)))
       (local.set $outs (i32.sub (local.get $outs) (i32.const 4)))
@@ -309,7 +312,7 @@
   ;; limit: the largest integer. `ins` is a multiple of 8.
   (func (export "quantize")
     (param $x i32) (param $y i32) (param $ins i32) (param $limit f32) (param $row_scale i32)
-    (local $end i32) (local $i i32) (local $largest v128) (local $factor v128)
+    (local $end i32) (local $i i32) (local $largest v128) (local $factor v128) (local $large v128)
     (local.set $end (i32.add (local.get $x) (i32.shl (local.get $ins) (i32.const 2))))
     (local.set $i (local.get $x))
     (loop $sizes
@@ -322,10 +325,13 @@
     ;; A row of zeros stays one, times anything.
     (local.set $factor (f32x4.div (f32x4.splat (local.get $limit))
       (f32x4.max (local.get $largest) (f32x4.splat (f32.const 1e-30)))))
+    ;; A float of this size has a last bit of 1: adding it rounds a number to an integer,
+    ;; which stands in the low bits of the sum.
+    (local.set $large (f32x4.splat (f32.const 0x1.8p+23)))
     (loop $eight_inputs
       (v128.store (local.get $y) (i16x8.narrow_i32x4_s
-        (i32x4.trunc_sat_f32x4_s (f32x4.nearest (f32x4.mul (local.get $factor) (v128.load (local.get $x)))))
-        (i32x4.trunc_sat_f32x4_s (f32x4.nearest (f32x4.mul (local.get $factor) (v128.load offset=16 (local.get $x)))))))
+        (i32x4.sub (f32x4.add (f32x4.mul (local.get $factor) (v128.load (local.get $x))) (local.get $large)) (local.get $large))
+        (i32x4.sub (f32x4.add (f32x4.mul (local.get $factor) (v128.load offset=16 (local.get $x))) (local.get $large)) (local.get $large))))
       (local.set $y (i32.add (local.get $y) (i32.const 16)))
       (local.set $x (i32.add (local.get $x) (i32.const 32)))
       (br_if $eight_inputs (i32.lt_u (local.get $x) (local.get $end)))))

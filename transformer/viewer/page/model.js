@@ -110,7 +110,7 @@ class Transformer {
   // max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
   feedforwardSublayer(inputs, scope, probe) {
     let x = this.normalizeInputs(inputs, scope);
-    x = relu(this.dense(x, `${scope}/inner`)); // [T, F]
+    x = this.dense(x, `${scope}/inner`, 0); // [T, F]
     x = this.dense(x, `${scope}/outer`); // [T, D]
     return this.addAndNormalize(inputs, x, scope, probe);
   }
@@ -120,13 +120,12 @@ class Transformer {
   }
 
   project(x, scope) {
-    const outputs = this.dense(x, scope);
-    return this.dialect.projection_relu ? relu(outputs) : outputs;
+    return this.dense(x, scope, this.dialect.projection_relu ? 0 : -Infinity);
   }
 
-  // x W + b: [T, in] → [T, out]; some layers have no bias.
-  dense(x, scope) {
-    return this.kernels.product(x, this.matrices.get(`${scope}/kernel`), this.vectors.get(`${scope}/bias`));
+  // max(least, x W + b): [T, in] → [T, out]; some layers have no bias.
+  dense(x, scope, least = -Infinity) {
+    return this.kernels.product(x, this.matrices.get(`${scope}/kernel`), this.vectors.get(`${scope}/bias`), least);
   }
 
   normalizeInputs(x, scope) {
@@ -231,14 +230,6 @@ function concatenate(first, second) {
   both.set(first);
   both.set(second, first.length);
   return both;
-}
-
-// max(0, x), in place.
-function relu(x) {
-  for (let i = 0; i < x.length; i += 1) {
-    x[i] = x[i] < 0 ? 0 : x[i]; // faster than Math.max
-  }
-  return x;
 }
 
 // Set the columns of a head to zero: x [rows, D].

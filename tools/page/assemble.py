@@ -14,7 +14,8 @@ import wasmtime
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join(ROOT, "transformer", "viewer", "page")
 SUM = re.compile(
-    r"(\(local\.set \$\w+) \(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (.*)\)\)\)$",
+    r"(\(local\.set \$\w+) "
+    r"\(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (.*)\)\)\)$",
     re.M,
 )
 

@@ -694,7 +694,7 @@ def test_a_comparison_is_one_sentence_a_case_and_has_a_scale(page):
     assert page.run(role).startswith(mean)
     assert re.search("−1.*0.*1", page.run(scale))
     page.run("chooseHead({head: 0})")
-    assert re.search(r"head 1 looks .* bits\. Green: ", page.run(role))
+    assert re.search(r"head 1: looks .* bits\. Green: ", page.run(role))
     page.run("page.other.data.target.words[0] = 'else'; page.other.matrices.clear()")
     page.run("chooseHead({kind: 'cross'})")
     assert "words of the two models differ" in page.run(role)

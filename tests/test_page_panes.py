@@ -209,6 +209,8 @@ def test_one_click_explains_what_was_left_out(page):
         f"{DATA}.without[2] = [0.1, 0]; globalThis.isRareWord = (_, i) => i === 2;"
         "show()"
     )
+    page.run(read_axe() + "; 0")
+    assert page.run(VIOLATIONS) == []
     page.click("#remarks button")
     page.until(f"{SILENT} && byId('verdict').textContent.endsWith('.')")
     ids = page.run("whyNot.ids")

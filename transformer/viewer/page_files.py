@@ -46,6 +46,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "panes.js",
     "choices.js",
     "paper.js",
+    "attention.js",
     "main.js",
 )
 # The model in the page, which runs in a worker.

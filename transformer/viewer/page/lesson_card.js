@@ -6,6 +6,11 @@ function fillTemplate(text, values) {
   return text.replace(/{(\w+)}/g, (_, name) => values[name]);
 }
 
+// The number of lessons: a file does not have the section “Why?”.
+function countLessons() {
+  return LESSON_VIEWS.filter(({ show }) => show !== "why" || !page.source.isFrozen).length;
+}
+
 // The view of a lesson as a link: the view as it is, with the fields of the lesson.
 function linkOfLesson({ fields }) {
   const first = 1 - page.models[view.model].layers; // of the encoder
@@ -52,7 +57,7 @@ function showLesson() {
     const { cards, ...texts } = LESSONS[reader.language];
     const { title, text, question } = cards[number];
     const { chapter } = LESSON_VIEWS[number];
-    byId("lesson-number").textContent = fillTemplate(texts.lesson, { n: number + 1, count: cards.length });
+    byId("lesson-number").textContent = fillTemplate(texts.lesson, { n: number + 1, count: countLessons() });
     byId("lesson-title").textContent = title;
     byId("lesson-text").textContent = fillTemplate(text, { beam: page.models[view.model].beam });
     byId("lesson-question").textContent = question;
@@ -61,7 +66,7 @@ function showLesson() {
       byId(`${name}-lesson`).ariaLabel = texts[name];
     }
     byId("previous-lesson").ariaDisabled = String(number === 0);
-    byId("next-lesson").ariaDisabled = String(number === cards.length - 1);
+    byId("next-lesson").ariaDisabled = String(number === countLessons() - 1);
   }
   if (isOpen !== wasOpen) {
     dispatchEvent(new Event("resize")); // the page becomes narrower
@@ -72,5 +77,5 @@ function addLessonListeners() {
   byId("lessons").addEventListener("click", () => (lesson.number === null ? openLesson(0) : closeLesson()));
   byId("close-lesson").addEventListener("click", closeLesson);
   byId("previous-lesson").addEventListener("click", () => lesson.number > 0 && openLesson(lesson.number - 1));
-  byId("next-lesson").addEventListener("click", () => lesson.number < LESSON_VIEWS.length - 1 && openLesson(lesson.number + 1));
+  byId("next-lesson").addEventListener("click", () => lesson.number < countLessons() - 1 && openLesson(lesson.number + 1));
 }

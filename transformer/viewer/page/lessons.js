@@ -1,4 +1,4 @@
-// The lessons: six cards in each language. `fields` are those of a link (see view.js), `show`
+// The lessons: eight cards in each language. `fields` are those of a link (see view.js), `show`
 // is the section that the card is about, and `chapter` that of the walkthrough.
 
 const LESSON_VIEWS = [
@@ -8,6 +8,8 @@ const LESSON_VIEWS = [
   { fields: { w: 1, k: "cross", h: "mean", s: 3 }, show: "stage", chapter: "06-model" },
   { fields: { w: 1, k: "cross", h: "mean", s: 4, x: 1 }, show: "stage", chapter: "08-search" },
   { fields: { w: 1, k: "cross", h: "mean", s: 3 }, show: "without", chapter: "04-attention" },
+  { fields: { w: 1, k: "cross", s: 3, b: "inside" }, show: "why", chapter: "04-attention" },
+  { fields: { w: 1, k: "cross", s: 3, b: "switch-off" }, show: "why", chapter: "04-attention" },
 ];
 
 // {beam}: how many hypotheses the search keeps.
@@ -21,6 +23,8 @@ const LESSONS = {
       { title: "One word at a time", text: "The model writes one word, reads what it has written, and computes a probability for everything that could come next. The bars are the likeliest.", question: "What else was likely here? Click it: which words change after it, and which stay?" },
       { title: "Several futures at once", text: "The search does not only follow the likeliest word. At each step it keeps the best unfinished translations, here {beam}, and drops the others (✂).", question: "Step on. When is the second one dropped, and how far was its log-probability behind the first?" },
       { title: "Attention is not the reason", text: "A ribbon shows where information may flow, not why a word was chosen. The bars measure something else: each source word is left out, and the same translation is scored again.", question: "Without which word does the translation become least likely? Is it the one with the widest ribbons?" },
+      { title: "Inside one head", text: "A head compares the query of a word with the keys of all words: it multiplies cell by cell, adds up, and divides by √dₖ. The softmax turns the results into weights that sum to 1. With these weights, the head mixes the values.", question: "Move the temperature: what do 0.5 and 2 do to the weights? Point at a key: which cells make it win?" },
+      { title: "Is this head needed?", text: "A head that looks sharply need not matter. Here each head can be switched off, and the sentence is translated again. “Try all” does so with each head alone, and shows how much less likely the translation becomes.", question: "Which head is needed most? Find one that looks sharply and changes nothing: which other one may do its work?" },
     ],
   },
   de: {
@@ -32,6 +36,8 @@ const LESSONS = {
       { title: "Ein Wort nach dem anderen", text: "Das Modell schreibt ein Wort, liest, was es geschrieben hat, und berechnet eine Wahrscheinlichkeit für alles, was folgen könnte. Die Balken zeigen das Wahrscheinlichste.", question: "Was war hier noch wahrscheinlich? Klicke es an: Welche Wörter danach ändern sich, welche bleiben?" },
       { title: "Mehrere Zukünfte zugleich", text: "Die Suche folgt nicht nur dem wahrscheinlichsten Wort. In jedem Schritt behält sie die besten unfertigen Übersetzungen, hier {beam}, und verwirft die anderen (✂).", question: "Geh Schritt für Schritt weiter. Wann wird die zweite verworfen, und wie weit lag ihre Log-Wahrscheinlichkeit hinter der ersten?" },
       { title: "Aufmerksamkeit ist nicht der Grund", text: "Ein Band zeigt, wo Information fließen kann, nicht, warum ein Wort gewählt wurde. Die Balken messen etwas anderes: Jedes Wort des Ausgangssatzes wird einmal weggelassen und dieselbe Übersetzung neu bewertet.", question: "Ohne welches Wort wird die Übersetzung am unwahrscheinlichsten? Ist es das mit den breitesten Bändern?" },
+      { title: "In einem Kopf", text: "Ein Kopf vergleicht die Query eines Wortes mit den Keys aller Wörter: Er multipliziert Zelle für Zelle, addiert und teilt durch √dₖ. Der Softmax macht daraus Gewichte, die zusammen 1 ergeben. Mit diesen Gewichten mischt der Kopf die Values.", question: "Verschiebe die Temperatur: Was machen 0.5 und 2 mit den Gewichten? Zeige auf einen Key: Welche Zellen geben den Ausschlag?" },
+      { title: "Wird dieser Kopf gebraucht?", text: "Ein Kopf, der scharf hinschaut, muss nicht wichtig sein. Hier lässt sich jeder Kopf ausschalten, und der Satz wird neu übersetzt. „Alle … ausprobieren“ tut das mit jedem einzeln und zeigt, wie viel unwahrscheinlicher die Übersetzung wird.", question: "Welcher Kopf wird am meisten gebraucht? Finde einen, der scharf hinschaut und nichts ändert: Welcher andere könnte seine Arbeit tun?" },
     ],
   },
   zh: {
@@ -43,6 +49,8 @@ const LESSONS = {
       { title: "一次一个词", text: "模型写下一个词，再读自己已经写下的内容，然后为所有可能的下一个词计算概率。条形图显示其中最可能的几个。", question: "这里还有哪些词也很可能？点击其中一个：后面的哪些词变了，哪些没变？" },
       { title: "同时保留几种可能", text: "搜索并不只跟随最可能的词。每一步它保留最好的几个未完成的译文（这里是 {beam} 个），丢弃其余的（✂）。", question: "继续一步一步走。第二个译文在哪一步被丢弃？它的对数概率比第一个低多少？" },
       { title: "注意力不是原因", text: "带子显示信息可能从哪里流过来，而不是为什么选了这个词。条形图测量的是另一件事：每次去掉一个源词，再给同一个译文重新打分。", question: "去掉哪个词后，这个译文的概率降得最多？它是带子最宽的那个词吗？" },
+      { title: "一个头的内部", text: "头把一个词的查询与所有词的键相比较：逐格相乘、相加，再除以 √dₖ。Softmax 把结果变成总和为 1 的权重，头再用这些权重混合各个值。", question: "移动温度：0.5 和 2 对权重有什么影响？指向一个键：是哪些格让它胜出？" },
+      { title: "这个头需要吗？", text: "关注集中的头不一定重要。这里可以关闭每个头，句子会重新翻译。“逐个试全部”会单独关闭每个头，显示译文的概率降低多少。", question: "最需要的是哪个头？找一个关注集中、但关闭后没有变化的头：哪个头可能代替它的工作？" },
     ],
   },
 };

@@ -94,6 +94,47 @@ def test_waiting_sentences_form_a_batch_and_each_client_gets_its_own(server, mod
         assert status == 200 and answer["translations"] == [{"text": text.upper()}]
 
 
+def test_threads_share_the_sentences_that_wait():
+    """Both compute at the same time: neither passes the barrier alone."""
+    both = threading.Barrier(2, timeout=60)
+    sizes = []
+
+    def work(arguments):
+        both.wait()
+        sizes.append(len(arguments))
+        return arguments
+
+    queue = jobs.Jobs(2)
+    waiting = [Job(work, number, batched=True) for number in range(7)]
+    queue.submit(waiting)
+    assert [job.future.result(60) for job in waiting] == list(range(7))
+    assert sorted(sizes) == [3, 4]
+    queue.drain()
+
+
+@pytest.mark.parametrize("share, sizes", [(1e6, [4, 4]), (0, [4, 1])])
+def test_a_batch_waits_for_the_clients_of_the_one_before(monkeypatch, share, sizes):
+    """But not for long: one of them may send nothing more."""
+    monkeypatch.setattr(jobs, "SHARE_TO_GATHER", share)
+    batches = []
+
+    def work(arguments):
+        batches.append(len(arguments))
+        return arguments
+
+    queue = jobs.Jobs()
+    for sent in ([4], [1] * sizes[1]):
+        waiting = []
+        for number in sent:
+            new = [Job(work, None, batched=True) for _ in range(number)]
+            queue.submit(new)
+            waiting += new
+        for job in waiting:
+            job.future.result(60)
+    assert batches == sizes
+    queue.drain()
+
+
 def test_the_request_of_a_client_that_disconnects_is_not_computed(server, model):
     model.gate.clear()
     first, _ = start_clients(server, ["first"])
@@ -268,7 +309,7 @@ def test_retry_after_is_the_time_until_there_is_room(server, model, monkeypatch)
     model.translate = translate
     ask(server, "/translate", {"text": "x"})
     threads, _ = start_clients(server, ["a"])
-    corpora.wait_until(lambda: server.jobs._start[True])
+    corpora.wait_until(lambda: any(worker.start for worker in server.jobs._workers))
     more, _ = start_clients(server, ["b", "c", "d", "e"])
     corpora.wait_until(lambda: len(server.jobs) == 4)
     start = time.monotonic()

@@ -298,6 +298,7 @@ class Translator(BaseTranslator):
         lines: Iterable[str],
         prefix: Iterable[Union[str, Sequence[int]]] = (),
         alignments: bool = False,
+        all_cores: bool = True,
     ) -> List[List[Translation]]:
         """Translate lines, each independently of the other lines.
 
@@ -312,6 +313,7 @@ class Translator(BaseTranslator):
           alignments: whether translations get an `alignment`. It is read from the head
             that was chosen for the checkpoint, otherwise from the mean of a layer; see
             `alignment.py`.
+          all_cores: for the fast engine, see `FastTranslator.translate`.
 
         Returns:
           For each line, up to n_best translations, best first.
@@ -328,7 +330,7 @@ class Translator(BaseTranslator):
             )
         prefixes = list(prefix)
         if self._fast and not prefixes:
-            translations = self._fast.translate(lines)
+            translations = self._fast.translate(lines, all_cores)
         else:
             translations = self._search_lines(lines, prefixes)
         return self._add_alignments(lines, translations) if alignments else translations

@@ -213,7 +213,7 @@ def read_sentences(paths: Sequence[str], language: str) -> List[str]:
 
 def count_sentences(clients: int) -> int:
     """Return how many sentences a number of clients sends in a turn."""
-    return 120 + 20 * clients
+    return 120 + 12 * clients
 
 
 def take_turn(service: Service, texts: List[str], size: int, clients: int, languages):

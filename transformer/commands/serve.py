@@ -22,6 +22,8 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.commands.translate import add_engine, warn_of_simple_rules
+from transformer.exports.ctranslate2 import CTRANSLATE2
+from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs
@@ -197,7 +199,11 @@ def run(args: argparse.Namespace) -> None:
     if args.split is not False:
         warn_of_simple_rules(args.warn)
     log_to_stderr()
-    server = Server(address, models, Jobs(), args.server_name, args.split, example)
+    is_fast = any(model.translator.engine == CTRANSLATE2 for model in models)
+    threads = count_cores() if is_fast else 1  # TensorFlow computes on all cores
+    server = Server(
+        address, models, Jobs(threads), args.server_name, args.split, example
+    )
     host = f"[{args.host}]" if ":" in args.host else args.host
     serve(server, f"http://{host}:{server.server_address[1]}/")
     for model in models:

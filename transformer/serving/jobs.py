@@ -1,10 +1,14 @@
-"""The queue of the service: many clients, two threads that compute.
+"""The queue of the service: many clients, a few threads that compute.
 
-One thread computes translations: sentences that wait for the same model are translated
-as one batch. The other thread computes what the page shows, one request at a time. That
-may take seconds, and translations do not wait for it.
+One thread, or several if the engine computes on one core, compute translations:
+sentences that wait for the same model are translated as one batch. Another thread
+computes what the page shows, one request at a time. That may take seconds, and
+translations do not wait for it.
 
-In each thread, short requests are computed before long ones that came a little earlier.
+Clients that send one sentence after the other send the next ones as soon as a batch is
+answered. Without a short wait, the first of them would be a batch of its own.
+
+Short requests are computed before long ones that came a little earlier.
 """
 
 import collections
@@ -22,6 +26,8 @@ MAX_WAITING_FOR_PAGE = 32  # each may take seconds
 MAX_BATCH_SIZE = 64
 # How much later a job may come, for each unit that it costs less, and still be first.
 SECONDS_AHEAD = {True: 0.05, False: 0.02}  # per sentence; per character
+# How long the clients of a batch have to send the next one, in units of its time.
+SHARE_TO_GATHER = 0.1
 RECENT_BATCHES = 8  # whose time tells how long the next ones take
 
 
@@ -65,27 +71,52 @@ class Job:
     )
 
 
-class Jobs:
-    """The queue and its two threads. To remove a job, cancel its future."""
+@dataclasses.dataclass(eq=False)
+class Worker:
+    """A thread that computes batches.
 
-    def __init__(self):
+    Args:
+      batched: which jobs it computes.
+    """
+
+    batched: bool
+    start: Optional[float] = None  # when its present batch began
+    batch_size: int = 0  # of the present batch
+    # The next batch begins when this many jobs wait, or at this time.
+    gather_size: int = 0
+    gather_until: float = 0.0
+
+
+class Jobs:
+    """The queue and its threads. To remove a job, cancel its future.
+
+    Args:
+      translation_threads: the number of threads that compute translations.
+    """
+
+    def __init__(self, translation_threads: int = 1):
         self._waiting: List[Job] = []
         self._changed = threading.Condition()
         self._is_stopping = False
         self.batches = 0
         self.computed = 0  # jobs since the start
-        self.seconds = 0.0  # of computing, in both threads
+        self.seconds = 0.0  # of computing: of translations, the mean of their threads
         self.cancelled = 0
-        # For each thread, the seconds that its last batches took, and the time when the
-        # present one began.
+        # The seconds that the last batches took, of translations and of the page.
         self._recent_seconds: Dict[bool, Deque[float]] = {
             batched: collections.deque(maxlen=RECENT_BATCHES)
             for batched in (True, False)
         }
-        self._start: Dict[bool, Optional[float]] = {True: None, False: None}
+        self._workers = [Worker(True) for _ in range(translation_threads)]
+        self._workers.append(Worker(False))
         self._threads = [
-            threading.Thread(target=self._run, args=[batched], name=name, daemon=True)
-            for name, batched in (("translations", True), ("page", False))
+            threading.Thread(
+                target=self._run,
+                args=[worker],
+                name="translations" if worker.batched else "page",
+                daemon=True,
+            )
+            for worker in self._workers
         ]
         for thread in self._threads:
             thread.start()
@@ -141,15 +172,17 @@ class Jobs:
         """Estimate in how many seconds the next jobs have left the queue.
 
         Args:
-          batched: which thread computes them.
+          batched: which threads compute them.
           num_jobs: how many.
           until_computed: estimate in how many seconds they are computed.
         """
-        start = self._start[batched]
-        elapsed = 0.0 if start is None else time.monotonic() - start
+        workers = self._workers_for(batched)
+        starts = [worker.start for worker in workers if worker.start is not None]
+        elapsed = time.monotonic() - min(starts) if starts else 0.0
         batch_seconds = max([elapsed, *self._recent_seconds[batched]])
-        num_batches = math.ceil(num_jobs / (MAX_BATCH_SIZE if batched else 1))
-        if until_computed and start is not None:
+        size = (MAX_BATCH_SIZE if batched else 1) * len(workers)
+        num_batches = math.ceil(num_jobs / size)
+        if until_computed and starts:
             num_batches += 1  # the present one
         return math.ceil(num_batches * batch_seconds - elapsed)
 
@@ -160,17 +193,24 @@ class Jobs:
                 self.cancelled += 1
                 self._waiting.remove(job)
 
-    def _run(self, batched):
+    def _workers_for(self, batched):
+        return [worker for worker in self._workers if worker.batched == batched]
+
+    def _run(self, worker):
         """Compute batches until the queue is drained."""
         while True:
-            batch = self._take_batch(batched)
+            batch = self._take_batch(worker)
             if batch is None:
                 return
-            if batch:
-                self._compute(batch)
-                self._start[batched] = None
+            results = self._compute(batch)
+            self._finish_batch(worker)  # before clients can send more
+            for job, result in zip(batch, results):
+                if isinstance(result, Exception):  # the client of the job receives it
+                    job.future.set_exception(result)
+                else:
+                    job.future.set_result(result)
 
-    def _take_batch(self, batched) -> Optional[List[Job]]:
+    def _take_batch(self, worker) -> Optional[List[Job]]:
         """Wait for a batch and remove it from the queue.
 
         Returns:
@@ -178,34 +218,58 @@ class Jobs:
         """
         with self._changed:
             while True:
-                jobs = [job for job in self._waiting if job.batched == batched]
-                if jobs:
+                jobs = [job for job in self._waiting if job.batched == worker.batched]
+                seconds = self._seconds_to_gather(worker, len(jobs))
+                if jobs and seconds <= 0:
                     break
-                if self._is_stopping:
+                if self._is_stopping and not jobs:
                     return None
-                self._changed.wait()
+                self._changed.wait(seconds if jobs else None)
             jobs.sort(key=lambda job: job.due)
-            size = MAX_BATCH_SIZE if batched else 1
+            size = self._share(worker, len(jobs)) if worker.batched else 1
             batch = [job for job in jobs if job.work == jobs[0].work][:size]
             self._waiting = [job for job in self._waiting if job not in batch]
+            worker.start = time.monotonic()
+            worker.batch_size = len(batch)
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
-    def _compute(self, batch):
-        batched = batch[0].batched
-        self._start[batched] = start = time.monotonic()
+    def _finish_batch(self, worker):
+        """Decide when the next batch begins: its clients may send more at once."""
+        with self._changed:
+            if worker.batched:
+                num_jobs = self._count_waiting(True) + worker.batch_size
+                worker.gather_size = self._share(worker, num_jobs)
+                now = time.monotonic()
+                worker.gather_until = now + SHARE_TO_GATHER * (now - worker.start)
+            worker.start = None
+
+    def _seconds_to_gather(self, worker, num_jobs):
+        """Return how long to wait for more jobs."""
+        if self._is_stopping or num_jobs >= worker.gather_size:
+            return 0.0
+        return worker.gather_until - time.monotonic()
+
+    def _share(self, worker, num_jobs):
+        """Return how many jobs a thread takes, so that all threads get as many."""
+        workers = self._workers_for(worker.batched)
+        running = sum(other.batch_size for other in workers if other.start is not None)
+        return min(MAX_BATCH_SIZE, math.ceil((running + num_jobs) / len(workers)))
+
+    def _compute(self, batch) -> List[Any]:
+        """Return the result of each job, or the exception that it raised."""
+        if not batch:
+            return []
+        start = time.monotonic()
         try:
             results = batch[0].work([job.argument for job in batch])
-        except Exception as error:  # the client of the job receives it
-            if len(batch) > 1:
-                for job in batch:
-                    self._compute([job])
-            else:
-                batch[0].future.set_exception(error)
-            return
+        except Exception as error:
+            if len(batch) == 1:
+                return [error]
+            return [self._compute([job])[0] for job in batch]
+        seconds = time.monotonic() - start
         with self._changed:
             self.batches += 1
             self.computed += len(batch)
-            self._recent_seconds[batched].append(time.monotonic() - start)
-            self.seconds += self._recent_seconds[batched][-1]
-        for job, result in zip(batch, results):
-            job.future.set_result(result)
+            self._recent_seconds[batch[0].batched].append(seconds)
+            self.seconds += seconds / len(self._workers_for(batch[0].batched))
+        return list(results)

@@ -138,6 +138,7 @@ class Model:
         n_bests = self.translator.translate(
             [request.text for request in requests],
             alignments=any(request.alignments for request in requests),
+            all_cores=False,  # the fast engine is called from a thread for each core
         )
         return [
             [

@@ -219,3 +219,13 @@ def test_each_box_names_a_line_of_the_code(browser, model, tmp_path):
         code = file.read()
     for line in browser.run("BOXES.map(({ code }) => code)"):
         assert line in code, line
+
+
+def test_the_last_lessons_open_the_tabs(page):
+    shows = page.run("LESSON_VIEWS.map(({ show }) => show)")
+    assert page.run("countLessons()") == len(shows)
+    for number in (i for i, show in enumerate(shows) if show == "why"):
+        page.run(f"openLesson({number})")
+        tab = page.run(f"LESSON_VIEWS[{number}].fields.b")
+        page.until(f"view.tab === '{tab}' && !byId('{tab}-panel').hidden")
+    page.run("closeLesson()")

@@ -82,7 +82,11 @@ class StaticTexts(html.parser.HTMLParser):
 def read_static_texts():
     parser = StaticTexts()
     parser.feed(page_files.read_file("page.html"))
-    return {text for text in parser.texts if re.search("[a-zA-Z]{2}", text)}
+    return {
+        text
+        for text in parser.texts
+        if re.search("[a-zA-Z]{2}", text) and not text.startswith("{{")
+    }
 
 
 CONSTANTS = """return [

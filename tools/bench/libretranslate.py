@@ -8,10 +8,10 @@ Argos Translate, the library that it translates with. All services get the same 
 from N clients, in turns: single sentences, and paragraphs of five. No text is sent
 twice in a turn.
 
-LibreTranslate gets the settings with which it is fastest: a CTranslate2 thread for each
-core, one batch for all sentences of a paragraph, our beam size, no limits, no web page.
-Our services get its length penalty, so that the translations are the same. Instead of
-the sentence splitter that it downloads, it uses spaCy's rules, which cost less.
+LibreTranslate runs twice: with its own settings, and with a CTranslate2 thread for each
+core and one batch for all sentences of a paragraph, as ours. Both have our beam size,
+no limits and no web page; ours have its length penalty, so that the translations are
+the same. Instead of the sentence splitter that it downloads, it uses spaCy's rules.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence
 
 import folders
 from service import Answer, percentile, send
@@ -52,9 +52,18 @@ OURS = {
     "serve": [],
     "serve --decode_precision bfloat16": ["--decode_precision", "bfloat16"],
 }
+THEIRS = {  # flags, and variables of Argos Translate
+    LIBRETRANSLATE: (
+        ["--threads", "8"],  # requests that it works on at the same time
+        {
+            "ARGOS_INTER_THREADS": str(count_cores()),
+            "ARGOS_INTRA_THREADS": "1",
+            "ARGOS_BATCH_SIZE": "1024",  # in tokens
+        },
+    ),
+    "LibreTranslate, own settings": ([], {}),
+}
 KINDS = {"sentence": 1, "paragraph": 5}  # → sentences of a text
-WAITRESS_THREADS = 8  # requests that LibreTranslate works on at once
-BATCH_TOKENS = 1024  # for all sentences of a paragraph
 HEAD = (
     "| text | clients | service | sentences/s | p50, ms | p95, ms | CPU, ms/sentence "
     "| sentences/s, ratio | CPU, ratio |"
@@ -124,41 +133,43 @@ def write_package(
             json.dump(content, file)
 
 
-def libretranslate_command(
-    folder: str, exported: str, languages: Sequence[str], python: str, beam_size: int
-) -> Tuple[List[str], Dict[str, str]]:
-    """Return the command that starts LibreTranslate, and variables for it.
+def start_libretranslate(
+    stack: contextlib.ExitStack, args: argparse.Namespace, folder: str, exported: str
+) -> List[Service]:
+    """Start LibreTranslate with each of its settings.
 
     Args:
-      folder: for the files of LibreTranslate; the others are those of `write_package`.
-      beam_size: of its search.
+      stack: ends them.
+      args: the flags.
+      folder: an empty one, for its files.
+      exported: our model, exported for CTranslate2.
     """
+    python = folders.find_python(args.environment, ENVIRONMENT)
     packages = os.path.join(folder, "packages")
-    write_package(packages, exported, languages, python)
+    write_package(packages, exported, args.languages, python)
     # spaCy's model for other languages counts as downloaded if this file exists.
     downloaded = os.path.join(folder, "argos-translate", "spacy", "senter", "model")
     os.makedirs(os.path.dirname(downloaded))
     with open(downloaded, "w", encoding="utf-8"):
         pass
-    homes = ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [
-        os.path.join(os.path.dirname(python), "libretranslate"),
-        *("--port", str(port), "--load-only", ",".join(languages)),
-        *("--threads", str(WAITRESS_THREADS)),
-        *("--disable-files-translation", "--disable-web-ui"),
-    ]
-    return command, {
-        **dict.fromkeys(homes, folder),
+    variables = {
+        **dict.fromkeys(("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), folder),
         "ARGOS_PACKAGES_DIR": packages,
         "ARGOS_CHUNK_TYPE": "SPACY",
-        "ARGOS_BEAM_SIZE": str(beam_size),
-        "ARGOS_INTER_THREADS": str(count_cores()),
-        "ARGOS_INTRA_THREADS": "1",
-        "ARGOS_BATCH_SIZE": str(BATCH_TOKENS),
+        "ARGOS_BEAM_SIZE": str(hparams.load(args.logdir).num_hypotheses),
         "PYTHONUNBUFFERED": "1",
     }
+    services = []
+    for name, (flags, more_variables) in THEIRS.items():
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = [
+            os.path.join(os.path.dirname(python), "libretranslate"),
+            *("--port", str(port), "--load-only", ",".join(args.languages)),
+            *("--disable-files-translation", "--disable-web-ui", *flags),
+        ]
+        services.append(start(stack, name, command, {**variables, **more_variables}))
+    return services
 
 
 def start(
@@ -330,7 +341,6 @@ def parser() -> cli.Parser:
 
 def run(args: argparse.Namespace) -> None:
     """Start the services, and measure them."""
-    hp = hparams.load(args.logdir)
     lines = read_sentences(args.text, args.languages[0])
     needed = count_sentences(max(args.clients))
     if len(lines) < needed:
@@ -338,17 +348,13 @@ def run(args: argparse.Namespace) -> None:
             f"--text: expected {needed:,} different sentences for {max(args.clients)} "
             f"clients, got {len(lines):,}"
         )
-    python = folders.find_python(args.environment, ENVIRONMENT)
     script = os.path.join(ROOT, "scripts", "{}.py").format
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         exported = os.path.join(folder, "exported")
         command = [sys.executable, script("export"), "--format", "ctranslate2"]
         command += ["--logdir", args.logdir, "--out", exported]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        command, variables = libretranslate_command(
-            folder, exported, args.languages, python, hp.num_hypotheses
-        )
-        services = [start(stack, LIBRETRANSLATE, command, variables)]
+        services = start_libretranslate(stack, args, folder, exported)
         command = [sys.executable, script("serve"), "--logdir", args.logdir]
         command += ["--port", "0", "--languages", *args.languages, *LENGTH_PENALTY]
         for name, flags in OURS.items():

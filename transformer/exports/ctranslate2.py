@@ -18,6 +18,7 @@ import ctypes
 import dataclasses
 import itertools
 import os
+import threading
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -235,8 +236,8 @@ def import_ctranslate2() -> Any:
 # The fast engine
 
 
-def _run_in_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of CTranslate2 in another thread; return its result.
+def _run_outside_main_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of CTranslate2 outside the main thread; return its result.
 
     Python handles signals in the main thread only, and not while CTranslate2 computes
     there.
@@ -244,11 +245,13 @@ def _run_in_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
     Raises:
       EngineError: it failed.
     """
-    with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        try:
+    try:
+        if threading.current_thread() is not threading.main_thread():
+            return function(*args, **kwargs)
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
             return executor.submit(function, *args, **kwargs).result()
-        except (RuntimeError, ValueError) as error:
-            raise EngineError(f"{CTRANSLATE2} failed: {error}") from error
+    except (RuntimeError, ValueError) as error:
+        raise EngineError(f"{CTRANSLATE2} failed: {error}") from error
 
 
 class Hypothesis(NamedTuple):
@@ -427,7 +430,7 @@ class FastTranslator(BaseTranslator):
     ) -> List[float]:
         """Compute the log-probability of each target, including its end."""
         refuse_fork(self._process)
-        results = _run_in_thread(
+        results = _run_outside_main_thread(
             self._model.score_batch,
             list(sources),
             list(targets),
@@ -488,7 +491,7 @@ class FastTranslator(BaseTranslator):
         """
         per_core = -(-len(pieces) // cores)  # so that no core is idle
         refuse_fork(self._process)
-        results = _run_in_thread(
+        results = _run_outside_main_thread(
             self._model.translate_batch,
             list(pieces.values()),
             beam_size=self.hp.num_hypotheses,

@@ -53,6 +53,7 @@ NOT_RUN = {
     r"tools/bench/benchmark\.py --data \S+ --only scaling": "it measures for minutes",
     r"-m transformer\.launch ": "two processes that train: test_worker_processes",
     r"scripts/translate\.py .*--ray auto": "on a Ray cluster: test_ray",
+    r"tools/bench/on_ray\.py": "on a Ray cluster, for minutes",
     r"(export TF_CONFIG|exec python train\.py .*/shared/)": "in a pod",
     r"-m transformer\.porting(?! --help)": "on files of the reader: test_porting",
 }

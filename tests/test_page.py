@@ -227,6 +227,11 @@ def test_two_models_are_compared(page):
         page.run("page.other.matrix('encoder', 0, 0, true).values[0]")
     )
     assert page.run("byId('beside').hidden")
+    scores = "JSON.stringify([page.inspection, page.other].map((x) => x.data.nBest))"
+    before = json.loads(page.run(scores))
+    page.click("#swap")
+    page.until(f"page.inspection.model === 1 && page.other?.model === 0 && {SILENT}")
+    assert json.loads(page.run(scores)) == before[::-1]
 
 
 def insert_hostile_text(data):

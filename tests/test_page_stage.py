@@ -262,6 +262,18 @@ def test_the_stage_is_accessible_and_fits(page, width, theme):
     assert 0 < middle < width
 
 
+def test_a_long_sentence_is_smaller_so_that_it_fits(page):
+    size = "parseFloat(getComputedStyle(byId('above').firstChild).fontSize)"
+    assert page.run(size) == 24
+    word = "page.inspection.data.source.words[0]"
+    before = page.run(word)
+    page.run(f"{word} = 'x'.repeat(100); showStage()")
+    assert page.run("STAGE.smallest") <= page.run(size) < 24
+    assert page.run("byId('above').scrollWidth <= byId('lines').clientWidth")
+    page.run(f"{word} = '{before}'; showStage()")
+    assert page.run(size) == 24
+
+
 def test_a_lesson_sets_the_view_and_asks_in_three_languages(page):
     page.run("chooseHead({kind: 'decoder', head: 1}); chooseStep(2)")
     page.click("#lessons")

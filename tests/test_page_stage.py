@@ -264,14 +264,16 @@ def test_the_stage_is_accessible_and_fits(page, width, theme):
 
 def test_a_long_sentence_is_smaller_so_that_it_fits(page):
     size = "parseFloat(getComputedStyle(byId('above').firstChild).fontSize)"
-    assert page.run(size) == 24
+    before = page.run(size)
     word = "page.inspection.data.source.words[0]"
-    before = page.run(word)
+    own = page.run(word)
     page.run(f"{word} = 'x'.repeat(100); showStage()")
-    assert page.run("STAGE.smallest") <= page.run(size) < 24
-    assert page.run("byId('above').scrollWidth <= byId('lines').clientWidth")
-    page.run(f"{word} = '{before}'; showStage()")
-    assert page.run(size) == 24
+    smallest = page.run("STAGE.smallest")
+    assert smallest <= page.run(size) < before
+    fits = page.run("byId('above').scrollWidth <= byId('lines').clientWidth")
+    assert fits or page.run(size) == smallest
+    page.run(f"{word} = '{own}'; showStage()")
+    assert page.run(size) == before
 
 
 def test_a_lesson_sets_the_view_and_asks_in_three_languages(page):

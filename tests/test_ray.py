@@ -297,14 +297,15 @@ def test_what_ray_changes_does_not_reach_a_worker(start, tmp_path):
         "import json, os, signal, sys, time\n"
         "index = json.loads(os.environ['TF_CONFIG'])['task']['index']\n"
         "print(os.getcwd(), os.nice(0), signal.pthread_sigmask(signal.SIG_BLOCK, []),\n"
-        "    repr(os.environ['CUDA_VISIBLE_DEVICES']), flush=True)\n"
+        "    repr(os.environ['CUDA_VISIBLE_DEVICES']),\n"
+        "    os.environ.get('OMP_NUM_THREADS'), flush=True)\n"
         "sys.exit(3 if index else time.sleep(600))\n"
     )
     launcher = ("-m", "transformer.launch", "--restarts=2", "--", "worker.py")
     driver = start(*launcher, cwd=str(tmp_path))
     assert driver.end() == 3, driver.lines
     for index in range(2):
-        assert f"[{index}] {tmp_path} {os.nice(0)} set() ''" in driver.lines
+        assert f"[{index}] {tmp_path} {os.nice(0)} set() '' None" in driver.lines
     assert not any("restart" in line for line in driver.lines)
 
 

@@ -100,6 +100,7 @@ class Host:
         gpus = importlib.import_module("ray").get_gpu_ids()  # of this actor
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
         environment = {**os.environ, **variables, **visible}
+        environment.pop("OMP_NUM_THREADS", None)  # Ray sets it: 1 beside a GPU
         arguments = python_arguments(command)
         task = self._starter.submit(start_process, arguments, environment, cores)
         self._process = task.result()

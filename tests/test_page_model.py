@@ -409,20 +409,37 @@ def test_the_engine_does_not_keep_the_file(trained):
 
 
 @needs_node
-def test_a_sentence_that_is_too_long_is_refused(trained, lines):
+def test_what_has_no_answer_is_refused(trained, lines):
     data = {
         "weights": encode_base64(export(trained)),
         "kernels": read_kernels(),
-        "text": " ".join(lines[:1] * 300),
+        "calls": [
+            ["translate", {"text": " ".join(lines[:1] * 300)}],
+            ["listWords", {"text": "\u200e", "target": [5, 6], "word": 0}],
+            ["listWords", {"text": lines[0], "target": [5, 6], "word": 2}],
+            ["listWords", {"text": lines[0], "target": [5, 6], "word": -1}],
+            ["leaveOutWords", {"text": "\u200e", "target": [5, 6]}],
+            ["leaveOutWords", {"text": lines[0], "target": [5, 9999]}],
+        ],
     }
-    body = """try {
-            engine.translate({ text: input.text });
-        } catch (error) {
-            return error.message;
-        }
-        return "";"""
-    message = run_node(MAKE_ENGINE + body, data)
-    assert re.fullmatch(r"The sentence has [\d,]+ pieces; at most \d+ .*", message)
+    body = """const messages = input.calls.map(async ([method, request]) => {
+            try {
+                return await engine[method](request);
+            } catch (error) {
+                return error.message;
+            }
+        });
+        return Promise.all(messages);"""
+    patterns = [
+        r"The sentence has [\d,]+ pieces; at most \d+ .*",
+        "Refused: expected a sentence, got a line without pieces.",
+        r"Refused: expected the index of one of \d words, got 2.",
+        r"Refused: expected the index of one of \d words, got -1.",
+        "Refused: expected a sentence, got a line without pieces.",
+        "Refused: expected ids of pieces below .*, got 9999.",
+    ]
+    for message, pattern in zip(run_node(MAKE_ENGINE + body, data), patterns):
+        assert re.fullmatch(pattern, message)
 
 
 def assert_close(actual, expected, path=""):

@@ -65,6 +65,7 @@ ENGINE = (
 WORKER = (*ENGINE, "worker.js")
 KERNELS = ("kernels.fma.wasm", "kernels.wasm")  # the fastest first
 WEIGHTS = '<script type="text/plain" class="weights">{}</script>\n'
+NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ALTERNATIVES_PER_WORD = 2  # of the best translation, on a frozen page
 MAX_ALTERNATIVES = 64  # of a sentence: each has its own attention
@@ -83,6 +84,9 @@ def make_page(data: Dict[str, Any], weights: Sequence[str] = ()) -> Tuple[str, s
     script = "".join(read_file(name) for name in SCRIPTS)
     style = read_file("page.css")
     has_model = "engine" in data
+    if has_model:  # browsers keep a large page in half the memory if it is ASCII
+        script = NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], script)
+        style = NOT_ASCII.sub(lambda match: f"\\{ord(match.group()):x} ", style)
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -106,6 +110,8 @@ def make_page(data: Dict[str, Any], weights: Sequence[str] = ()) -> Tuple[str, s
     html = re.sub(
         r"{{(\w+)}}", lambda match: parts[match.group(1)], read_file("page.html")
     )
+    if has_model:
+        html = html.encode("ascii", "xmlcharrefreplace").decode("ascii")
     return html, policy
 
 
@@ -124,7 +130,7 @@ def read_bytes(name: str) -> bytes:
 def escape_json(data: Any) -> str:
     """Return data as JSON that cannot end the script element it stands in.
 
-    It is ASCII: browsers keep a text with any other character in twice the memory.
+    It is ASCII: see `make_page`.
     """
     text = json.dumps(data)
     for character, escaped in ESCAPED.items():

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 MAKE_ENGINE = """
 const decode = (text) => Uint8Array.from(Buffer.from(text, "base64"));
-const kernels = chooseKernels(input.kernels.map(decode));
+const kernels = chooseKernels(decode(input.kernels));
 const engine = new Engine(decode(input.weights), kernels);
 """
 # Sides that are not multiples of what the kernels take at once.
@@ -51,8 +51,8 @@ def encode_base64(content):
     return base64.b64encode(content).decode("ascii")
 
 
-def read_kernels(names=page_files.KERNELS):
-    return [encode_base64(page_files.read_bytes(name)) for name in names]
+def read_kernels():
+    return encode_base64(page_files.read_bytes(page_files.KERNELS))
 
 
 def make_logdir(data, logdir, **settings):
@@ -122,11 +122,7 @@ SEARCH = (
 
 def assert_same_search(translator, exported, lines, kernels):
     """Compare ids, and scores, with those of JavaScript."""
-    data = {
-        "weights": encode_base64(exported),
-        "kernels": read_kernels(kernels),
-        "lines": lines,
-    }
+    data = {"weights": encode_base64(exported), "kernels": kernels, "lines": lines}
     for actual, expected in zip(run_node(SEARCH, data), search(translator, lines)):
         ids, scores = zip(*expected)
         assert [best["ids"] for best in actual] == list(ids)
@@ -274,7 +270,7 @@ def test_ids_and_scores_of_each_dialect_are_those_of_tensorflow(
         joint_vocab=dialect in ("paper", "kyubyong"),
     )
     with open_translator(logdir) as translator:
-        assert_same_search(translator, export(logdir), lines[:8], page_files.KERNELS)
+        assert_same_search(translator, export(logdir), lines[:8], read_kernels())
 
 
 @needs_node
@@ -284,7 +280,7 @@ def test_a_trained_model_translates_the_same(trained, lines, name):
     if name == "beam":
         changes["length_penalty_form"] = "power"
     with open_translator(trained, changes) as translator:
-        for kernels in [("kernels.wasm",), ()]:
+        for kernels in [read_kernels(), ""]:  # in WebAssembly, and in JavaScript
             exported = export(trained, changes=changes)
             assert_same_search(translator, exported, lines, kernels)
 
@@ -491,38 +487,30 @@ def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
 
 
 def test_the_assembled_kernels_are_those_of_the_source():
-    wasmtime = pytest.importorskip("wasmtime", reason="wasmtime is not installed")
+    pytest.importorskip("wasmtime", reason="wasmtime is not installed")
     import assemble
 
-    for name, content in assemble.assemble().items():
-        assert page_files.read_bytes(name) == content, name
-        wasmtime.Module.validate(wasmtime.Engine(), content)
+    assert page_files.read_bytes(page_files.KERNELS) == assemble.assemble()
 
 
-LOAD_KERNELS = """
-const bytes = Uint8Array.from(Buffer.from(input.kernels, "base64"));
-const kernels = chooseKernels([bytes]);
-const floats = (x) => Float32Array.from(x);
-if (!(kernels instanceof WasmKernels)) return null;
-"""
-
-
-def run_kernels(body, name, cases):
-    """Run a function body with the kernels of a file; `input.cases` are the cases."""
+def run_kernels(body, cases):
+    """Run a function body with the kernels of WebAssembly, for `input.cases`."""
     fields = [
         [x.ravel().tolist() if hasattr(x, "ravel") else x for x in case]
         for case in cases
     ]
-    data = {"cases": fields, "kernels": read_kernels([name])[0]}
-    results = run_node(LOAD_KERNELS + body, data)
-    if results is None:
-        pytest.skip("node does not have relaxed SIMD")
-    return results
+    return run_node(
+        """const bytes = Uint8Array.from(Buffer.from(input.kernels, "base64"));
+        const kernels = new WasmKernels(bytes);
+        const floats = (x) => Float32Array.from(x);
+        """
+        + body,
+        {"cases": fields, "kernels": read_kernels()},
+    )
 
 
 @needs_node
-@pytest.mark.parametrize("name", page_files.KERNELS)
-def test_the_kernels_multiply(name):
+def test_the_kernels_multiply():
     draw = np.random.RandomState(1)
     cases = []
     for rows, ins, outs in [
@@ -549,7 +537,6 @@ def test_the_kernels_multiply(name):
                 return [[...kernels.product(floats(x), loaded, floats(bias))], row];
             });
         });""",
-        name,
         cases,
     )
     for (x, w, scale, bias), (matrix, int8) in zip(cases, actual):
@@ -568,8 +555,7 @@ def test_the_kernels_multiply(name):
 
 
 @needs_node
-@pytest.mark.parametrize("name", page_files.KERNELS)
-def test_the_kernels_attend_and_normalize(name):
+def test_the_kernels_attend_and_normalize():
     draw = np.random.RandomState(1)
     heads, size, num_keys = 3, 16, 11
     queries, keys, values = (
@@ -587,7 +573,6 @@ def test_the_kernels_attend_and_normalize(name):
             const normalizers = kernels.logSumExp(floats(logits), 3);
             return [[...context], [...weights], normalizers, kernels.end];
         });""",
-        name,
         [[queries, keys, values, visible, heads, logits]],
     )
     split = [x.reshape(-1, heads, size).swapaxes(0, 1) for x in (queries, keys, values)]

@@ -57,7 +57,6 @@ def make_model_page(
     logdir = os.path.dirname(checkpoint)
     name = checkpoint_name(checkpoint)
     about = [*describe_checkpoint(hp, checkpoint), f"weights in {weights}"]
-    kernels = map(page_files.read_bytes, page_files.KERNELS)
     example = None
     if has_example and examples:
         with RecentTranslator.for_settings(
@@ -78,7 +77,7 @@ def make_model_page(
             "example": example,
             "references": list(references),
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
-            "kernels": list(map(encode_base64, kernels)),
+            "kernels": encode_base64(page_files.read_bytes(page_files.KERNELS)),
             "parts": list(parts),
         },
         [] if split else pieces,

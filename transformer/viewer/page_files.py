@@ -63,7 +63,7 @@ ENGINE = (
     "heads.js",
 )
 WORKER = (*ENGINE, "worker.js")
-KERNELS = ("kernels.fma.wasm", "kernels.wasm")  # the fastest first
+KERNELS = "kernels.wasm"
 WEIGHTS = '<script type="text/plain" class="weights">{}</script>\n'
 NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

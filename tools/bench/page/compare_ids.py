@@ -2,7 +2,7 @@
 
     python tools/bench/page/compare_ids.py --logdir logs/multi30k
 
-The engine of the page runs in node, without relaxed SIMD. For float32 weights, beam and
+The engine of the page runs in node. For float32 weights, beam and
 greedy, and for int8 weights, beam, the lines are counted whose best translation has
 other ids than TensorFlow's, beside the BLEU of both. For each line that differs with
 float32, the difference of its score from that of TensorFlow's translation is printed:
@@ -28,7 +28,7 @@ from transformer.viewer.model_page import encode_base64  # noqa: E402
 
 PROGRAM = """
 const decode = (text) => Uint8Array.from(Buffer.from(text, "base64"));
-const kernels = chooseKernels(input.kernels.map(decode));
+const kernels = chooseKernels(decode(input.kernels));
 const engine = new Engine(decode(input.weights), kernels);
 return input.lines.map((line) => engine.search(engine.encode(line), []).nBest[0]);
 """
@@ -58,9 +58,7 @@ def run(args: argparse.Namespace) -> None:
         data = {
             "lines": sources,
             "weights": encode_base64(exported),
-            "kernels": list(
-                map(encode_base64, map(page_files.read_bytes, page_files.KERNELS))
-            ),
+            "kernels": encode_base64(page_files.read_bytes(page_files.KERNELS)),
         }
         expected = search_with_tensorflow(args.logdir, search, sources)
         actual = run_node(PROGRAM, data)

@@ -75,16 +75,14 @@ class Engine(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in the table."""
-        fma = " with FMA" if ".fma." in self.wasm else ""
-        return f"{self.system}{fma}, {self.weights}"
+        return f"{self.system}, {self.weights}"
 
 
 def list_engines() -> List[Engine]:
     """List the engines: ours, and those of others."""
     engines = [
-        Engine(OURS, weights, "our_model.js", (), kernels)
+        Engine(OURS, weights, "our_model.js", (), page_files.KERNELS)
         for weights in (INT8, FLOAT32)
-        for kernels in page_files.KERNELS
     ]
     folder = "onnxruntime-web/dist/"
     libraries = (folder + "ort.wasm.bundle.min.mjs",)

@@ -246,14 +246,11 @@ function logSumExp(logits) {
   return largest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
 }
 
-// The fastest kernels that this browser can run. files: the assembled ones, the fastest first.
-function chooseKernels(files) {
-  for (const bytes of files) {
-    try {
-      return new WasmKernels(bytes);
-    } catch { // no relaxed SIMD, no SIMD, or no WebAssembly at all
-      continue;
-    }
+// The fastest kernels that this browser can run. file: the assembled ones.
+function chooseKernels(file) {
+  try {
+    return new WasmKernels(file);
+  } catch { // no WebAssembly, or none with SIMD
+    return new PlainKernels();
   }
-  return new PlainKernels();
 }

@@ -62,7 +62,7 @@ class ModelSource {
     const compressed = new Blob(modelParts.splice(0).map(decodeBase64));
     const stream = compressed.stream().pipeThrough(new DecompressionStream("deflate"));
     const file = await new Response(stream).arrayBuffer();
-    return this.call("start", { weights: new Uint8Array(file), kernels: kernels.map(decodeBase64) }, null, [file]);
+    return this.call("start", { weights: new Uint8Array(file), kernels: decodeBase64(kernels) }, null, [file]);
   }
 
   // The model is used only after it was loaded: a failure to load it is the answer.

@@ -129,7 +129,7 @@ def parser() -> cli.Parser:
 def make_script(engine: Engine) -> str:
     """Return the script of the worker."""
     scripts = {name: page_files.read_file(name) for name in page_files.ENGINE}
-    for name in ("words.js", "roles.js", "engine.js"):
+    for name in ("verdict.js", "words.js", "roles.js", "engine.js", "heads.js"):
         del scripts[name]
     # The same search, but it waits for the model: onnxruntime-web returns promises.
     search = scripts["search.js"].replace("model.step(", "await model.step(")

@@ -187,10 +187,23 @@ def test_a_sentence_that_is_too_long_is_named_and_left(page):
     page.events.clear()  # the browser complains of the refusal
 
 
-def test_words_are_left_out_unasked_if_the_sentence_is_short(page):
+def test_words_are_left_out_unasked_in_a_pause_of_typing(page):
+    page.run(
+        "globalThis.asked = []; const [ask, begin] = [page.source.leaveOutWords,"
+        "showWithout]; page.source.leaveOutWords = function (inspection, signal) {"
+        "asked.push([inspection.text, page.inputs]);"
+        "return ask.call(this, inspection, signal); };"
+        "showWithout = (...options) => { setTimeout(() => byId('expected')"
+        ".dispatchEvent(new Event('input', {bubbles: true})), 50);"
+        "return begin(...options); }; 0"
+    )
+    long, inputs = " ".join(["1 2 3 4 5"] * 6), page.run("page.inputs")
+    write_text(page, long)
     page.until(f"{DATA}.without")
-    write_text(page, " ".join(["1 2 3 4 5"] * 6))
-    assert not page.run(f"{DATA}.without")
+    top = page.run("byId('without').getBoundingClientRect().top - innerHeight")
+    assert top > 200  # nobody has scrolled to the bars
+    assert [long, inputs] not in page.run("asked")
+    assert page.run(f"asked.filter(([text]) => text === '{long}').length") == 1
     page.run(
         f"{DATA}.without = {DATA}.source.words.slice(0, -1).map(() => [-2, 0.1]);"
         f"{DATA}.source.words[3] = 'Fahrrad.'; {DATA}.without[2] = [-0.2, 0];"

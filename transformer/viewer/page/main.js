@@ -161,6 +161,7 @@ function addListeners() {
   byId("heat").addEventListener("click", (event) => chooseRow(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
   byId("heat").addEventListener("keydown", moveInHeat);
   document.addEventListener("keydown", handleKey);
+  document.addEventListener("input", () => { page.inputs += 1; });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
   addEventListener("hashchange", () => { if (page.models.length) { page.isSettled = false; readLink(); refresh(); } });
   for (const name of ["beforeprint", "afterprint"]) {

@@ -2,8 +2,7 @@
 
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two attempts to reach the server
-const SETTLED = 2000; // milliseconds after which a sentence has its place in the history
-const SHORT = 25; // words of a sentence whose words are left out without being asked
+const SETTLED = 2000; // milliseconds after which a sentence has its place in the history, and its words are left out
 
 function showStatus(text, isBad = false) {
   byId("status").textContent = text;
@@ -126,12 +125,10 @@ function lightWords() {
 }
 
 // The effect of leaving out words takes longer than the rest, so it is computed when its
-// section comes into view, or when a sentence that is not long has stayed for a while; a file
-// has it.
+// section comes into view, or when nothing was typed for a while; a file has it.
 async function showWithout(inspection, signal) {
   if (!inspection.data.without) {
-    const isShort = inspection.data.source.words.length <= SHORT;
-    await Promise.race([becomeVisible(byId("without")), ...isShort ? [wait(SETTLED)] : []]);
+    await Promise.race([becomeVisible(byId("without")), pauseInTyping(signal)]);
     signal.throwIfAborted();
     inspection.data.without = await page.source.leaveOutWords(inspection, signal);
     showBars();
@@ -139,8 +136,13 @@ async function showWithout(inspection, signal) {
   }
 }
 
-function wait(milliseconds) {
-  return new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+// Wait until nothing has been typed for a while, in any box.
+async function pauseInTyping(signal) {
+  let before;
+  do {
+    before = page.inputs;
+    await new Promise((resolve) => { setTimeout(resolve, SETTLED); });
+  } while (page.inputs !== before && !signal.aborted);
 }
 
 // Translate the text, unless that has been done. Show the translation at once: its

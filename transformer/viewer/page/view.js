@@ -1,6 +1,6 @@
 // The current view, and the link that encodes it.
 
-const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, isPrinted: false, isSettled: false };
+const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, inputs: 0, isPrinted: false, isSettled: false };
 const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", expected: "", step: null, off: [] };
 // The best translation. `pieces` are those that a choice keeps: a link can then be checked.
 const NO_CHOICE = { prefix: [], target: null, pieces: "" };

@@ -215,7 +215,8 @@ def test_words_are_left_out_unasked_in_a_pause_of_typing(page):
 
 
 def test_one_click_explains_what_was_left_out(page):
-    """The expected translation is one that attends more to the words left out."""
+    """The expected translation is one that attends more to the words left out;
+    paper only names them."""
     own = page.run(f"{DATA}.target.ids.slice(0, -1)")
     page.run(
         f"{DATA}.without = {DATA}.source.words.slice(0, -1).map(() => [-2, 0]);"
@@ -224,6 +225,13 @@ def test_one_click_explains_what_was_left_out(page):
     )
     page.run(read_axe() + "; 0")
     assert page.run(VIOLATIONS) == []
+    page.call("Emulation.setEmulatedMedia", media="print")
+    text = page.run("document.querySelector('#remarks button').textContent")
+    assert f"Perhaps left out: {text}." in page.run("byId('remarks').innerText")
+    switches = "#switch-off-panel .tools"
+    style = f"getComputedStyle(document.querySelector('{switches}')).display"
+    assert page.run(style) == "none"
+    page.call("Emulation.setEmulatedMedia", media="")
     page.click("#remarks button")
     page.until(f"{SILENT} && byId('verdict').textContent.endsWith('.')")
     ids = page.run("whyNot.ids")

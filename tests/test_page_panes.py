@@ -232,6 +232,12 @@ def test_one_click_explains_what_was_left_out(page):
     style = f"getComputedStyle(document.querySelector('{switches}')).display"
     assert page.run(style) == "none"
     page.call("Emulation.setEmulatedMedia", media="")
+    typed = page.run(
+        "(async () => { const box = byId('expected'); const done ="
+        " explainLeftOut([2], '3'); box.value = '3 1';"
+        "box.dispatchEvent(new Event('input')); await done; return box.value; })()"
+    )
+    assert typed == "3 1"  # what comes later does not replace it
     page.click("#remarks button")
     page.until(f"{SILENT} && byId('verdict').textContent.endsWith('.')")
     ids = page.run("whyNot.ids")

@@ -46,9 +46,13 @@ function makeLeftOut(inspection, runs) {
 // Expect a translation that has the words of a run, and show what became of it.
 async function explainLeftOut(run, text) {
   const { inspection } = page;
+  const looking = new AbortController();
+  stopLooking();
+  whyNot.looking = looking;
   showStatus(say`Looking for a translation with ${text} …`);
   try {
-    const other = await translateWith(inspection, run);
+    const other = await translateWith(inspection, run, looking.signal);
+    whyNot.looking = null;
     showStatus(other ? "" : say`The model has no translation with ${text}.`);
     if (other && page.inspection === inspection) {
       expect(textOf(other), other.data.target.ids.slice(0, -1));
@@ -56,19 +60,31 @@ async function explainLeftOut(run, text) {
       byId("expected").focus({ preventScroll: true });
     }
   } catch (error) {
-    showStatus(error.message, true);
+    if (!looking.signal.aborted) {
+      whyNot.looking = null;
+      showStatus(error.message, true);
+    }
+  }
+}
+
+// A later wish of the reader, such as another expected translation, replaces this one.
+function stopLooking() {
+  if (whyNot.looking) {
+    whyNot.looking.abort();
+    whyNot.looking = null;
+    showStatus("");
   }
 }
 
 // The inspection of a translation that has the words of a run. The model goes on with each of
 // the likeliest words for their place; of the translations that attend more to them, the one
 // with the best score.
-async function translateWith(inspection, run) {
+async function translateWith(inspection, run, signal) {
   const { text, model } = inspection;
   const others = [];
   for (const choice of await page.source.listWords(inspection, placeOfRun(inspection, run))) {
     if (!choice.isEnd) {
-      const other = await page.source.inspect({ text, model, prefix: choice.ids, target: null, padding: 0 });
+      const other = await page.source.inspect({ text, model, prefix: choice.ids, target: null, padding: 0 }, signal);
       others.push({ other, gain: gainAttention(inspection, other, run) });
     }
   }

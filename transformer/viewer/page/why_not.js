@@ -4,8 +4,9 @@ const EXPLAIN_PAUSE = 400; // milliseconds after the last key
 const ordinalRules = new Intl.PluralRules("en", { type: "ordinal" });
 
 // What the tab shows: `key` tells for which sentence, model and expected translation.
-// `ids` are those of `view.expected`, if it is one of the n best.
-const whyNot = { key: "", ids: null, explanation: null, request: null, timer: 0 };
+// `ids` are those of `view.expected`, if it is one of the n best. `looking` aborts the search
+// for a translation with words that were left out.
+const whyNot = { key: "", ids: null, explanation: null, request: null, timer: 0, looking: null };
 
 function formatOrdinal(number) {
   const text = number.toLocaleString("en");
@@ -29,6 +30,7 @@ function showWhyNot() {
 
 // Expect a translation, given as text, and as ids if it is one of the n best.
 function expect(text, ids = null) {
+  stopLooking();
   Object.assign(view, { expected: text, tab: "why-not" });
   Object.assign(whyNot, { ids, key: "" });
   byId("expected").value = text;
@@ -267,6 +269,7 @@ function markWords(text, words) {
 function addWhyNotListeners() {
   byId("expected").addEventListener("input", () => {
     clearTimeout(whyNot.timer);
+    stopLooking();
     Object.assign(view, { expected: byId("expected").value });
     whyNot.ids = null;
     whyNot.timer = setTimeout(() => { writeLink(); if (page.inspection) { explainExpected(); } }, EXPLAIN_PAUSE);

@@ -186,8 +186,20 @@ def test_no_text_is_forgotten(browser, trained, one_thread_only):
         browser.until(f"page.other !== null && {SILENT}")
         assert browser.run(find) == []
         browser.run(read_axe() + "; 0")
-        for language in ("de", "zh"):
+        for language, thousand, half in (
+            ("de", "1.000", "0,5"),
+            ("zh", "1,000", "0.5"),
+        ):
             choose(browser, "language", language)
+            browser.run(
+                "{ const { text } = view; view.text = '1'.repeat(1000);"
+                "showCounter(); view.text = text; }"
+            )
+            assert browser.run("byId('counter').textContent").startswith(thousand)
+            fact = "translateFilled('0.5 million parameters', FACTS)"
+            assert browser.run(fact).startswith(half)
+            assert browser.run("formatNumber(-0.5, 1)") == "−" + half
+            assert browser.run("formatNumber(-0.001)") == browser.run("formatNumber(0)")
             assert browser.run("byId('copy').textContent") != "Copy"
             assert browser.run(VIOLATIONS) == []
         link = browser.run("location.hash")

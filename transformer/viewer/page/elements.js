@@ -88,15 +88,22 @@ function findNearest(items, from, [x, y], isFree = false) {
   return closest;
 }
 
+// A number as the language of the page writes it, such as 29,000 or 6.0.
+const numberFormats = new Map(); // language and digits → the format, which is slow to make
+
 function formatNumber(number, digits = 2) {
-  const text = number.toFixed(digits);
-  return (Number(text) ? text : text.replace("-", "")).replace("-", "−");
+  const key = `${reader.language} ${digits}`;
+  if (!numberFormats.has(key)) {
+    numberFormats.set(key, new Intl.NumberFormat(reader.language, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  }
+  const isZero = Number(number.toFixed(digits)) === 0; // not −0.00
+  return numberFormats.get(key).format(isZero ? 0 : number).replace("-", "−");
 }
 
 // A probability: one that is too small for the digits is still not zero.
 function formatProbability(probability, digits = 2) {
-  const text = probability.toFixed(digits);
-  return Number(text) ? text : `< ${(10 ** -digits).toFixed(digits)}`;
+  const least = 10 ** -digits;
+  return probability < least / 2 ? `< ${formatNumber(least, digits)}` : formatNumber(probability, digits);
 }
 
 // A colour of the theme in CSS, looked up once per theme.

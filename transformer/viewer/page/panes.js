@@ -121,7 +121,7 @@ function describeDoubts(inspection) {
 
 function showCounter() {
   const count = [...view.text].length;
-  byId("counter").textContent = `${count.toLocaleString("en")} / ${MAX_CHARACTERS.toLocaleString("en")}`;
+  byId("counter").textContent = `${formatNumber(count, 0)} / ${formatNumber(MAX_CHARACTERS, 0)}`;
   byId("clear").hidden = count === 0;
 }
 

@@ -209,7 +209,7 @@ function showRemark() {
   byId("several").hidden = page.models[view.model].split || !/(\n|[.!?…]["”’»)]*\s)\s*\S/.test(view.text.trim());
   const rest = view.text.slice(limitText(view.text).length).trim();
   byId("too-long").hidden = rest === "";
-  byId("too-long").textContent = say`Not translated: the last ${[...rest].length.toLocaleString("en")} characters, from ${quote(clipText(rest, 30))} on. A text has at most ${MAX_CHARACTERS.toLocaleString("en")}.`;
+  byId("too-long").textContent = say`Not translated: the last ${formatNumber([...rest].length, 0)} characters, from ${quote(clipText(rest, 30))} on. A text has at most ${formatNumber(MAX_CHARACTERS, 0)}.`;
 }
 
 function handleInput() {

@@ -30,7 +30,12 @@ function toKey(strings) {
 
 // A text cut at its places, with the values between the parts.
 function fillIn(text, values) {
-  return text.split(/{(\d)}/).map((part, i) => (i % 2 ? values[part] : part));
+  return text.split(/{(\d)}/).map((part, i) => (i % 2 ? formatValue(values[part]) : part));
+}
+
+// Numbers look as in the language of the page.
+function formatValue(value) {
+  return typeof value === "number" ? value.toLocaleString(reader.language) : value;
 }
 
 // A text that is complete, such as “1.2 million parameters” from the server: `keys` are
@@ -40,10 +45,16 @@ function translateFilled(text, keys) {
     const pattern = key.replace(/[()]/g, "\\$&").replace(/{\d}/g, "(.+)");
     const match = text.match(new RegExp(`^${pattern}$`));
     if (match) {
-      return fillIn(translate(key), match.slice(1)).join("");
+      return fillIn(translate(key), match.slice(1).map(translateNumber)).join("");
     }
   }
   return text;
+}
+
+// A number in English, such as 29,000 or 6.0, with the same decimals.
+function translateNumber(text) {
+  const isNumber = /^[\d,]+(\.\d+)?$/.test(text);
+  return isNumber ? formatNumber(Number(text.replaceAll(",", "")), (text.split(".")[1] ?? "").length) : text;
 }
 
 function quote(text) {

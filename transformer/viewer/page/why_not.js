@@ -9,7 +9,7 @@ const ordinalRules = new Intl.PluralRules("en", { type: "ordinal" });
 const whyNot = { key: "", ids: null, explanation: null, request: null, timer: 0, looking: null };
 
 function formatOrdinal(number) {
-  const text = number.toLocaleString("en");
+  const text = formatNumber(number, 0);
   return {
     one: () => say`${text}st`,
     two: () => say`${text}nd`,
@@ -162,11 +162,11 @@ function showTests() {
   byId("no-tests").hidden = total > 0;
   byId("tests-tools").hidden = total === 0;
   byId("translate-tests").hidden = done === total;
-  byId("translate-tests").textContent = isRunning ? say`Stop` : say`Translate the ${total.toLocaleString("en")} sentences of ${translate(name)}`;
+  byId("translate-tests").textContent = isRunning ? say`Stop` : say`Translate the ${formatNumber(total, 0)} sentences of ${translate(name)}`;
   byId("tests-progress").hidden = !isRunning;
   byId("tests-progress").max = total;
   byId("tests-progress").value = done;
-  byId("tests-count").textContent = done === 0 ? "" : `${say`${done.toLocaleString("en")} of ${total.toLocaleString("en")} translated;`} ${otherRows ? say`the largest differences of chrF first` : say`the lowest chrF first`}`;
+  byId("tests-count").textContent = done === 0 ? "" : `${say`${formatNumber(done, 0)} of ${formatNumber(total, 0)} translated;`} ${otherRows ? say`the largest differences of chrF first` : say`the lowest chrF first`}`;
   byId("tests-pages").hidden = done <= TESTS_PER_PAGE;
   byId("tests-page").textContent = say`${first + 1} to ${Math.min(first + TESTS_PER_PAGE, done)}`;
   byId("previous-tests").ariaDisabled = String(tests.page === 0);
@@ -248,7 +248,7 @@ function makeLearned({ total, words, phrases, pairs }) {
   const rareWords = words.slice(0, RARE_WORDS);
   const rare = new Set(rareWords.map(({ word }) => word));
   return [
-    makeElement("p", {}, say`Of ${total.toLocaleString("en")} training pairs, the rarest words of the sentence are in:`, " ", makeCounts(rareWords.map(({ word, count }) => [word, count])), "."),
+    makeElement("p", {}, say`Of ${formatNumber(total, 0)} training pairs, the rarest words of the sentence are in:`, " ", makeCounts(rareWords.map(({ word, count }) => [word, count])), "."),
     phrases.length ? makeElement("p", {}, say`Its longest phrases that are in training pairs:`, " ", makeCounts(phrases.map(({ phrase, count }) => [phrase, count])), ".") : "",
     pairs.length ? makeElement("ol", {}, pairs.map(({ source, target, shared }) => makeElement("li", {},
       makeElement("div", { lang: languageOf("source"), dir: "auto" }, markWords(source, shared.filter((word) => rare.has(word)))),
@@ -258,7 +258,7 @@ function makeLearned({ total, words, phrases, pairs }) {
 
 // Words or phrases, each with its number of training pairs: “Fahrrad 812×, Hund 90×”.
 function makeCounts(rows) {
-  return rows.flatMap(([text, count], i) => [i ? ", " : "", makeElement("span", { lang: languageOf("source") }, quote(text)), ` ${count.toLocaleString("en")}×`]);
+  return rows.flatMap(([text, count], i) => [i ? ", " : "", makeElement("span", { lang: languageOf("source") }, quote(text)), ` ${formatNumber(count, 0)}×`]);
 }
 
 // A text with some of its words marked.

@@ -9,12 +9,18 @@ pytestmark = needs_node
 
 
 def test_a_small_probability_is_not_zero():
-    texts = run_node(
-        "return input.map(([p, digits]) => formatProbability(p, digits));",
-        [[0.004, 2], [0.006, 2], [0.0004, 3], [0.0, 2], [1, 2]],
-        ["elements.js"],
-    )
-    assert texts == ["< 0.01", "0.01", "< 0.001", "< 0.01", "1.00"]
+    pairs = [[0.004, 2], [0.006, 2], [0.0004, 3], [0.0, 2], [1, 2]]
+    for language, texts in [
+        ("en", ["< 0.01", "0.01", "< 0.001", "< 0.01", "1.00"]),
+        ("de", ["< 0,01", "0,01", "< 0,001", "< 0,01", "1,00"]),
+    ]:
+        found = run_node(
+            "globalThis.reader = { language: input[0] };"
+            "return input[1].map(([p, digits]) => formatProbability(p, digits));",
+            [language, pairs],
+            ["elements.js"],
+        )
+        assert found == texts
 
 
 def random_tree(draws, beam, steps):
@@ -120,7 +126,8 @@ globalThis.fetch = async (path, { body }) => {
 };
 const reports = [];
 const request = { model: 0, text: input.text, language: "de" };
-return new ServerSource().translate(request, null, (...report) => reports.push(report))
+const report = (...numbers) => reports.push(numbers);
+return new ServerSource(page).translate(request, null, report)
     .then(({ text, sentences }) => ({ text, sentences, asked, reports }),
           ({ message }) => ({ message }));
 """

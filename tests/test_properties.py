@@ -86,6 +86,8 @@ def valid_settings(draw):
     for name in ("attention_dropout", "ffn_dropout"):
         if values[name] < 0:  # -1 is the only one: the dialect's rate
             values[name] = -1.0
+    if not hparams.DIALECTS[values["dialect"]].output_projection:
+        values["d_v"] = 0  # its heads together have the width of the model
     if values["joint_vocab"]:
         values["target_vocab_size"] = values["source_vocab_size"]
     return values
@@ -277,6 +279,7 @@ LENGTHS = st.lists(
 @given(
     LENGTHS,
     st.integers(0, 200),
+    st.integers(0, 2**32 - 1),
     st.lists(st.integers(0, 10**6), max_size=4),
     st.integers(0, 6),
 )

@@ -236,12 +236,12 @@ class Jobs:
     def _finish_batch(self, worker):
         """Decide when the next batch begins: its clients may send more at once."""
         with self._changed:
+            seconds = time.monotonic() - worker.start
+            worker.start = None  # so that its batch is not counted as running
             if worker.batched:
                 num_jobs = self._count_waiting(True) + worker.batch_size
                 worker.gather_size = self._share(worker, num_jobs)
-                now = time.monotonic()
-                worker.gather_until = now + SHARE_TO_GATHER * (now - worker.start)
-            worker.start = None
+                worker.gather_until = time.monotonic() + SHARE_TO_GATHER * seconds
 
     def _seconds_to_gather(self, worker, num_jobs):
         """Return how long to wait for more jobs."""

@@ -16,13 +16,12 @@ from eole.config.run import PredictConfig
 from eole.config.training import TrainingConfig
 from eole.predict.beam_search import GNMTGlobalScorer
 from eole.predict.translator import Translator
-from pytorch import measure_training, refuse_other_dialects, set_up
+from pytorch import measure_training, padded_batches, refuse_other_dialects, set_up
 from worker import Measure, serve
 
 from transformer import hparams
 from transformer.compat.convert import read
 from transformer.logdir.manifests import find_checkpoint
-from transformer.text.batches import pad_with_end
 from transformer.text.pieces import BOS, EOS, PAD, UNK
 from transformer.text.vocabulary import load_vocabularies
 
@@ -139,7 +138,7 @@ def load(model: EncoderDecoderModel, variables: Dict[str, np.ndarray]) -> None:
 
 def open_decoding(spec: dict) -> Measure:
     """Return a function that measures translation with our checkpoint."""
-    set_up(spec)
+    device = set_up(spec)
     hp = hparams.load(spec["logdir"])
     refuse_other_dialects(hp)
     config, vocabularies = (
@@ -174,12 +173,8 @@ def open_decoding(spec: dict) -> Measure:
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
 
     def translate(lines, batch):
-        sources = source_vocabulary.encode_lines(lines)
         results = [""] * len(lines)
-        for indices in work.in_batches(sources, batch):
-            ids = torch.as_tensor(
-                pad_with_end([sources[i] for i in indices]), dtype=torch.long
-            )
+        for indices, ids in padded_batches(source_vocabulary, lines, batch, device):
             translator.max_length = ids.shape[1] + hp.max_extra_length
             answer = translator.predict_batch(
                 {

@@ -8,12 +8,11 @@ from typing import Dict
 
 import torch
 import work
-from pytorch import measure_training, set_up
+from pytorch import measure_training, padded_batches, set_up
 from transformers import MarianConfig, MarianMTModel
 from worker import Measure, serve
 
 from transformer import hparams
-from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 
@@ -81,11 +80,7 @@ def open_decoding(spec: dict) -> Measure:
 
     @torch.inference_mode()
     def translate(lines, batch):
-        sources = source_vocabulary.encode_lines(lines)
-        for indices in work.in_batches(sources, batch):
-            ids = torch.as_tensor(
-                pad_with_end([sources[i] for i in indices]), dtype=torch.long
-            ).to(device)
+        for indices, ids in padded_batches(source_vocabulary, lines, batch, device):
             max_length = max(lengths[lines[i]] for i in indices)
             model.generate(
                 ids,

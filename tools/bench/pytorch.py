@@ -1,7 +1,7 @@
 """Worker for a plain PyTorch loop around torch.nn.Transformer, compiled on GPUs."""
 
 import math
-from typing import Callable, Dict, List
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from transformer import hparams
 from transformer.compat.convert import read
 from transformer.logdir.manifests import find_checkpoint
 from transformer.text.batches import pad_with_end
-from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
+from transformer.text.pieces import BOS, EOS, PAD, BaseVocabulary
+from transformer.text.vocabulary import load_vocabularies
 
 NEVER = float("-inf")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -281,6 +282,16 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
     return hypotheses
 
 
+def padded_batches(
+    vocabulary: BaseVocabulary, lines: List[str], size: int, device: torch.device
+) -> Iterator[Tuple[np.ndarray, torch.Tensor]]:
+    """Yield batches of sources: (the indices of their lines, ids int64 [N, S])."""
+    sources = vocabulary.encode_lines(lines)
+    for indices in work.in_batches(sources, size):
+        ids = pad_with_end([sources[i] for i in indices])
+        yield indices, torch.as_tensor(ids, dtype=torch.long).to(device)
+
+
 def refuse_other_dialects(hp: hparams.HParams) -> None:
     """Refuse a model that `load` does not know.
 
@@ -315,12 +326,8 @@ def open_decoding(spec: dict) -> Measure:
 
     @torch.inference_mode()
     def translate(lines, batch):
-        sources = source_vocabulary.encode_lines(lines)
         results = [""] * len(lines)
-        for indices in work.in_batches(sources, batch):
-            ids = torch.as_tensor(
-                pad_with_end([sources[i] for i in indices]), dtype=torch.long
-            ).to(device)
+        for indices, ids in padded_batches(source_vocabulary, lines, batch, device):
             limit = ids.shape[1] + hp.max_extra_length
             hypotheses = (
                 greedy(model, ids, limit, start).tolist()

@@ -529,10 +529,10 @@ def test_the_kernels_multiply():
     actual = run_kernels(
         """return input.cases.map(([x, w, scale, bias]) => {
             const shape = [scale.length, w.length / scale.length];
-            const matrix = { data: floats(w), shape };
+            const float32 = { data: floats(w), shape };
             const int8 = { data: Int8Array.from(w), shape, scale: floats(scale) };
-            return [matrix, int8].map((each) => {
-                const loaded = kernels.load(each);
+            return [float32, int8].map((matrix) => {
+                const loaded = kernels.load(matrix);
                 const row = [...kernels.row(loaded, shape[0] - 1)];
                 return [[...kernels.product(floats(x), loaded, floats(bias))], row];
             });

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # eole 0.6.4: `add_qkvbias` gives the decoder's attention an output bias, the encoder's none.
-# Guessed: both have one, as the description of the setting says ("this will add bias to output
-# projection layer too by default"). Seen: encoder without, decoder with; the model's own
-# `add_final_linear_bias` is true, that of the encoder false.
+# Guessed: both have one, since the setting is said to include the output projection. Seen: encoder
+# without, decoder with; the model's own `add_final_linear_bias` is true, that of the encoder false.
 # Met by: whoever loads another toolkit's weights into eole. Naming add_final_linear_bias helps.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -12,8 +12,8 @@ def inspect_example(
 ) -> Dict[str, Any]:
     """Inspect one of several sentences, for a page that shows it without a request.
 
-    It is the one that is translated best, by chrF. Of several, it is neither the
-    shortest nor the longest. Without references, it is the first line.
+    It is the one that is translated best, by chrF; of several equally good ones, that
+    of middle length. Without references, it is the first line.
 
     Args:
       translator: a RecentTranslator.

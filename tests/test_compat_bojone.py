@@ -99,7 +99,7 @@ def test_initial_values_are_uniform_in_any_scope():
         values = session.run({v.op.name: v for v in tf.global_variables()})
     assert len(values) == 5
     for name, value in values.items():
-        assert 0.04 < np.abs(value).max() <= 0.05, name
+        assert 0.04 < np.abs(value).max() <= np.float32(0.05), name
         assert abs(value.mean()) < 0.02, name
     assert (values["a/Variable"] != values["a/Variable_1"]).any()
 

@@ -1,0 +1,392 @@
+"""Change lines of transformer/, one at a time, and find the tests that notice.
+
+    python tools/mutants/mutants.py --out mutants --collect
+    python tools/mutants/mutants.py --out mutants --count 150
+    python tools/mutants/mutants.py --out mutants --report
+
+The first command runs the tests and stores which lines each of them executes, and for
+how long it runs. The second changes lines that some test executes. For each change, it
+runs the tests that execute the line, the shortest first, until a few have failed; when
+it is stopped, the same command goes on. The third prints what was found, and what each
+of the longest tests is needed for.
+
+A change is made by one of RULES. Files and lines are drawn with a fixed seed, files in
+proportion to the lines that tests execute. The tests run on a copy of the last commit,
+whose files are changed in turn.
+"""
+
+import argparse
+import ast
+import collections
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import xml.etree.ElementTree
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+import coverage
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = "transformer"
+SECONDS_TO_HANG = 300  # beyond what the tests take without the change
+OTHER_OPERATORS = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.In: "not in",
+    ast.NotIn: "in",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "+",
+    ast.Div: "*",
+    ast.FloorDiv: "*",
+    ast.And: "or",
+    ast.Or: "and",
+}
+
+
+class Mutant(NamedTuple):
+    """A change of a file."""
+
+    path: str
+    line: int
+    rule: str
+    start: int  # in bytes
+    end: int
+    text: str  # what stands there instead
+
+
+# --- The changes ----------------------------------------------------------------------
+
+
+def list_mutants(path: str, lines: Set[int]) -> List[Mutant]:
+    """List the changes of a file.
+
+    Args:
+      path: the file, relative to the checkout.
+      lines: those that a test executes.
+    """
+    with open(os.path.join(ROOT, path), "rb") as file:
+        source = file.read()
+    starts = [0]
+    for text in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(text))
+
+    def begin(node):
+        return starts[node.lineno - 1] + node.col_offset
+
+    def end(node):
+        return starts[node.end_lineno - 1] + node.end_col_offset
+
+    def text(node):
+        return source[begin(node) : end(node)].decode()
+
+    mutants = []
+    for node in ast.walk(ast.parse(source)):
+        if getattr(node, "lineno", 0) in lines:
+            for rule, apply in RULES.items():
+                for first, last, new in apply(node, begin, end, text):
+                    mutants.append(Mutant(path, node.lineno, rule, first, last, new))
+    return mutants
+
+
+def change_operator(node, begin, end, text) -> Iterator[Tuple[int, int, str]]:
+    """Replace an operator: < by <=, + by -, and by or."""
+    pairs = []
+    if isinstance(node, ast.Compare):
+        operands = [node.left, *node.comparators]
+        pairs = list(zip(node.ops, operands, operands[1:]))
+    elif isinstance(node, ast.BinOp) and not isinstance(node.left, ast.Constant):
+        pairs = [(node.op, node.left, node.right)]
+    elif isinstance(node, ast.BoolOp):
+        pairs = [(node.op, *pair) for pair in zip(node.values, node.values[1:])]
+    for operator, left, right in pairs:
+        if type(operator) in OTHER_OPERATORS:
+            new = f"({text(left)}) {OTHER_OPERATORS[type(operator)]} ({text(right)})"
+            yield begin(left), end(right), new
+
+
+def change_constant(node, begin, end, text) -> Iterator[Tuple[int, int, str]]:
+    """Replace a number by the next one, True by False."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        is_bool = isinstance(node.value, bool)
+        yield (
+            begin(node),
+            end(node),
+            repr(not node.value if is_bool else node.value + 1),
+        )
+
+
+def negate_condition(node, begin, end, text) -> Iterator[Tuple[int, int, str]]:
+    """Negate the condition of `if`, `while` and conditional expressions."""
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+        yield begin(node.test), end(node.test), f"not ({text(node.test)})"
+
+
+def drop_statement(node, begin, end, text) -> Iterator[Tuple[int, int, str]]:
+    """Leave out a call, an assignment to an attribute or an item, or `raise`."""
+    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    is_assignment = isinstance(node, (ast.Assign, ast.AugAssign)) and not isinstance(
+        node.targets[0] if isinstance(node, ast.Assign) else node.target, ast.Name
+    )
+    if is_call or is_assignment or isinstance(node, ast.Raise):
+        yield begin(node), end(node), "pass"
+
+
+def return_none(node, begin, end, text) -> Iterator[Tuple[int, int, str]]:
+    """Return None."""
+    if isinstance(node, ast.Return) and node.value is not None:
+        if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            yield begin(node), end(node), "return None"
+
+
+RULES = {
+    "operator": change_operator,
+    "constant": change_constant,
+    "condition": negate_condition,
+    "statement": drop_statement,
+    "return": return_none,
+}
+
+
+def draw(
+    executed: Dict[str, Dict[int, Set[str]]], count: int, seed: int
+) -> List[Mutant]:
+    """Draw changes: first a file, then one of its lines, then a rule.
+
+    Args:
+      executed: file → line → the tests that execute it.
+      count: how many.
+      seed: of the drawing; more changes with the same seed begin with the same ones.
+    """
+    generator = random.Random(seed)
+    paths = sorted(executed)
+    weights = [len(executed[path]) for path in paths]
+    by_line = {}
+    for path in paths:
+        lines = collections.defaultdict(lambda: collections.defaultdict(list))
+        for mutant in list_mutants(path, set(executed[path])):
+            lines[mutant.line][mutant.rule].append(mutant)
+        by_line[path] = lines
+    chosen: Dict[Mutant, None] = {}
+    while len(chosen) < count:
+        lines = by_line[generator.choices(paths, weights)[0]]
+        if lines:
+            rules = lines[generator.choice(sorted(lines))]
+            chosen[generator.choice(rules[generator.choice(sorted(rules))])] = None
+    return list(chosen)
+
+
+# --- The tests ------------------------------------------------------------------------
+
+
+def run_tests(folder: str, arguments: List[str], limit: Optional[float] = None) -> str:
+    """Run tests in a copy of the checkout; return their output; "hangs" if they do."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += ["--numprocesses", "auto", "--dist", "worksteal", *arguments]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": folder,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=limit)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            return "hangs"
+
+
+def copy_checkout(out: str) -> str:
+    """Write a copy of the last commit; return its folder."""
+    folder = os.path.join(os.path.abspath(out), "copy")
+    os.makedirs(folder, exist_ok=True)
+    archive = subprocess.run(
+        ["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    )
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+    return folder
+
+
+def collect(out: str, folder: str, selection: str) -> None:
+    """Run the tests; store the lines that each executes, and its seconds."""
+    out = os.path.abspath(out)
+    os.environ["COVERAGE_FILE"] = os.path.join(out, "coverage")
+    arguments = ["--cov", "--cov-report=", "--cov-fail-under=0", "--cov-context=test"]
+    print(
+        run_tests(folder, ["-m", selection, f"--junitxml={out}/tests.xml", *arguments])
+    )
+
+
+def read_seconds(out: str) -> Dict[str, float]:
+    """Read how long each test ran that passed: its identifier → seconds."""
+    root = xml.etree.ElementTree.parse(os.path.join(out, "tests.xml")).getroot()
+    return {
+        case.get("classname", "").replace(".", "/")
+        + ".py::"
+        + case.get("name", ""): float(case.get("time", 0))
+        for case in root.iter("testcase")
+        if not {"failure", "error", "skipped"} & {child.tag for child in case}
+    }
+
+
+def read_executed(out: str) -> Dict[str, Dict[int, Set[str]]]:
+    """Read which tests execute each line: file → line → identifiers of tests."""
+    data = coverage.CoverageData(os.path.join(out, "coverage"))
+    data.read()
+    executed: Dict[str, Dict[int, Set[str]]] = {}
+    for path in data.measured_files():
+        relative = path[path.index(PACKAGE + os.sep) :] if os.path.isabs(path) else path
+        for line, contexts in data.contexts_by_lineno(path).items():
+            tests = {context.rpartition("|")[0] for context in contexts} - {""}
+            if tests and relative.startswith(PACKAGE + os.sep):
+                executed.setdefault(relative, {})[line] = tests
+    return executed
+
+
+def try_mutant(
+    mutant: Mutant, folder: str, tests: List[str], seconds: float, max_failures: int
+) -> Dict:
+    """Make a change, run tests, and undo it; return what happened."""
+    path = os.path.join(folder, mutant.path)
+    with open(path, "rb") as file:
+        source = file.read()
+    changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+    names = os.path.join(folder, "tests.txt")
+    with open(names, "w", encoding="utf-8") as file:
+        file.writelines(test + "\n" for test in tests)
+    try:
+        with open(path, "wb") as file:
+            file.write(changed)
+        output = run_tests(
+            folder,
+            [
+                "-m",
+                "slow or not slow",
+                "-rfE",
+                f"--maxfail={max_failures}",
+                "@" + names,
+            ],
+            seconds + SECONDS_TO_HANG,
+        )
+    finally:
+        with open(path, "wb") as file:
+            file.write(source)
+    lines = output.splitlines()
+    failed = [
+        line.split(" ", 1)[1].split(" - ")[0]
+        for line in lines
+        if line.startswith(("FAILED ", "ERROR "))
+    ]
+    return {
+        **mutant._asdict(),
+        "old": source[mutant.start : mutant.end].decode(),
+        "failed": failed,
+        "num_tests": len(tests),
+        "last": lines[-1] if lines else "",
+    }
+
+
+def run_mutants(args: argparse.Namespace) -> None:
+    """Try the changes that have not been tried; append the results."""
+    folder = copy_checkout(args.out)
+    executed, seconds = read_executed(args.out), read_seconds(args.out)
+    results = os.path.join(args.out, "results.jsonl")
+    tried = [(row["path"], row["start"], row["text"]) for row in read_results(args.out)]
+    for mutant in draw(executed, args.count, args.seed):
+        if (mutant.path, mutant.start, mutant.text) in tried:
+            continue
+        tests = sorted(
+            executed[mutant.path][mutant.line] & set(seconds), key=seconds.__getitem__
+        )
+        if not tests:
+            continue
+        total = sum(map(seconds.__getitem__, tests))
+        row = try_mutant(mutant, folder, tests, total, args.max_failures)
+        with open(results, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{mutant.path}:{mutant.line} {mutant.rule}: {row['last']}", flush=True)
+
+
+def read_results(out: str) -> List[Dict]:
+    """Read the results so far."""
+    rows = []
+    for path in glob.glob(os.path.join(out, "results.jsonl")):
+        with open(path, encoding="utf-8") as file:
+            rows += [json.loads(line) for line in file]
+    return rows
+
+
+def report(args: argparse.Namespace) -> None:
+    """Print which changes were noticed, and what the longest tests are needed for."""
+    executed, seconds = read_executed(args.out), read_seconds(args.out)
+    rows = read_results(args.out)
+    missed = [row for row in rows if not row["failed"] and row["last"] != "hangs"]
+    print(f"{len(rows)} changes, {len(rows) - len(missed)} noticed; not noticed:")
+    for row in missed:
+        print(f"  {row['path']}:{row['line']} {row['old']!r:.60} → {row['text']!r:.60}")
+    only: Dict[str, int] = collections.Counter()  # test → lines that no other executes
+    for lines in executed.values():
+        only.update(next(iter(tests)) for tests in lines.values() if len(tests) == 1)
+    mutants = collections.defaultdict(list)  # test → changes in lines that it executes
+    for row in rows:
+        for test in executed[row["path"]].get(row["line"], ()):
+            mutants[test].append(row)
+    head = "| test | seconds | lines of it alone | changes in its lines | it noticed |"
+    print(head)
+    print("|---" * head.count(" |") + "|")
+    for test in sorted(seconds, key=lambda test: -seconds[test])[: args.longest]:
+        first = sum(test in row["failed"] for row in rows)
+        print(
+            f"| {test} | {seconds[test]:.1f} | {only[test]} | {len(mutants[test])} "
+            f"| {first} |"
+        )
+
+
+def main() -> None:
+    """Do what the flags say."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", required=True, help="a folder for all results")
+    parser.add_argument("--collect", action="store_true", help="run the tests first")
+    parser.add_argument("--report", action="store_true", help="print what was found")
+    parser.add_argument("--selection", default="not slow", help="the tests, as for -m")
+    parser.add_argument("--count", type=int, default=150, help="of changes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--max_failures", type=int, default=3, help="then stop")
+    parser.add_argument("--longest", type=int, default=60, help="tests in the report")
+    args = parser.parse_args()
+    if args.report:
+        report(args)
+    elif args.collect:
+        collect(args.out, copy_checkout(args.out), args.selection)
+    else:
+        run_mutants(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -136,7 +136,7 @@ docs: $(VENV)/docs
 	mkdir -p build
 	rm -f $(TRY)
 	if [ -e $(LOGDIR)/hparams.json ]; then \
-	  $(BIN)/python scripts/page.py --logdir $(LOGDIR) --out $(TRY); fi
+	  $(BIN)/python scripts/page.py --logdir $(LOGDIR) --out $(TRY) --docs .; fi
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
 	@echo "To read it: $(BIN)/python -m http.server --directory build/site"
 

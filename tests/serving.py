@@ -48,6 +48,8 @@ class Echo:
                     "score": -score,
                     "alignment": [[0, 0]],
                     "truncated": "endless" in text,
+                    "words": [{"word": translation, "probability": 0.5}],
+                    "unknown": [],
                 }
                 for translation, score in ((text.upper(), 1.0), (text.title(), 2.0))
             ]
@@ -138,7 +140,7 @@ def ask(server, path, fields=None, headers=(), body=None, method=None):
 def check_error(answer):
     """(status, sentence) of an answer, which must be an error in one sentence."""
     status, error, _ = answer
-    assert status >= 400 and set(error) == {"error"}
+    assert status >= 400 and {"error"} <= set(error) <= {"error", "code", "values"}
     sentence = error["error"]
     assert sentence[0].isupper() and sentence.endswith(".") and "\n" not in sentence
     return status, sentence

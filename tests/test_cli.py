@@ -107,6 +107,18 @@ def test_a_path_that_is_empty_is_refused(capsys, flag):
     assert f"{flag}: expected a path, got an empty name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["", "javascript:alert(1)", "data:text/html,x"])
+def test_an_address_that_is_no_web_page_is_refused(capsys, address):
+    command_parser = parser()
+    cli.add_docs(command_parser)
+    for valid in ("https://docs.example/x", "."):
+        args = cli.parse(command_parser, ["--logdir", "a", "--docs", valid])
+        assert args.docs == valid
+    with pytest.raises(SystemExit):
+        cli.parse(command_parser, ["--logdir", "a", "--docs", address])
+    assert "--docs: expected https://" in capsys.readouterr().err
+
+
 def test_the_message_for_an_unknown_name():
     assert names.describe_unknown("search", "beem", ["greedy", "beam"]) == (
         "unknown search beem; did you mean beam? (greedy, beam)"

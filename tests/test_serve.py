@@ -72,6 +72,35 @@ def test_a_sentence_is_translated(server):
     assert ask(server, "/training_pairs", {"text": "x"})[1]["result"] is None
 
 
+def test_the_words_of_each_sentence_are_described_if_requested(server):
+    fields = {"text": "ein Hund. Noch einer.", "words": True, "n_best": 2}
+    [answer] = ask(server, "/translate", fields)[1]["translations"]
+    assert answer["words"] == [{"word": "EIN HUND. NOCH EINER.", "probability": 0.5}]
+    assert answer["unknown"] == [] and "words" not in answer["alternatives"][0]
+    fields = {**fields, "split": True, "n_best": 1}
+    [answer] = ask(server, "/translate", fields)[1]["translations"]
+    words = [sentence["words"][0]["word"] for sentence in answer["sentences"]]
+    assert words == ["EIN HUND.", "NOCH EINER."]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "code", "values"),
+    [
+        ("/see", {"text": "a " * 300}, "too_many_pieces", [300, 256]),
+        ("/see", {"text": "a" * 2001}, "too_many_characters", [2001, 2000]),
+        ("/see", {"text": "a", "model": 1}, "no_model", None),
+        ("/see", {"text": "a", "target": "b " * 600}, "too_many_target_pieces", None),
+        ("/translate", {"text": "fail"}, "failed", None),
+        ("/translate", {"text": 1}, None, None),
+    ],
+)
+def test_errors_that_a_reader_may_meet_have_a_code(server, path, fields, code, values):
+    _, answer, _ = ask(server, path, fields)
+    assert answer.get("code") == code
+    if values:
+        assert answer["values"] == values
+
+
 def translate_together(server, model, texts):
     """The answer for each text; all of them wait while another one is computed."""
     model.gate.clear()
@@ -578,7 +607,7 @@ def test_the_documentation_states_the_limits():
 def test_the_openapi_document_has_every_field_and_every_path(server):
     openapi = ask(server, "/openapi.json")[1]
     names = openapi["components"]["schemas"]["Texts"]["properties"]
-    expected = {"text", "model", "n_best", "scores", "alignments", "split"}
+    expected = {"text", "model", "n_best", "scores", "alignments", "words", "split"}
     assert set(names) == expected
 
     def schema_of(path):

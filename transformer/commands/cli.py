@@ -30,6 +30,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import urllib.parse
 from typing import (
     Any,
     Callable,
@@ -173,6 +174,26 @@ def path(text: str) -> str:
     """
     if not text:
         raise argparse.ArgumentTypeError("expected a path, got an empty name")
+    return text
+
+
+def add_docs(flags: Flags) -> None:
+    """Add --docs, for the page."""
+    flags.add_argument(
+        "--docs",
+        type=web_address,
+        metavar="URL",
+        help="where the documentation is published as a site (make docs): the page "
+        "and its lessons link to it; a path counts from the page [no links]",
+    )
+
+
+def web_address(text: str) -> str:
+    """Return an address that a browser opens, or a path; a type for argparse."""
+    if not text or urllib.parse.urlsplit(text).scheme not in ("", "http", "https"):
+        raise argparse.ArgumentTypeError(
+            f"expected https://…, http://… or a path, got {text!r}"
+        )
     return text
 
 

@@ -51,6 +51,7 @@ def parser() -> cli.Parser:
         "with the one that is translated best, if they are from the dev split "
         f"[{NUM_EXAMPLES} of the dev split]",
     )
+    cli.add_docs(parser)
     cli.add_settings(parser, hparams.DECODING)
     return parser
 
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> None:
             args.split,
             references,
             has_example=True,
+            docs=args.docs,
         )
 
     page = checkpoints.find_and_load(logdir, make, args.checkpoint, args.warn)

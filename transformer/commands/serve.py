@@ -87,6 +87,7 @@ def parser() -> cli.Parser:
         help="text files: the page lists their sentences, the worst translations first "
         "[the test or dev split of the data folders]",
     )
+    cli.add_docs(parser)
     add_engine(parser)
     cli.add_settings(parser, hparams.DECODING)
     return parser
@@ -202,7 +203,7 @@ def run(args: argparse.Namespace) -> None:
     is_fast = any(model.translator.engine == CTRANSLATE2 for model in models)
     threads = count_cores() if is_fast else 1  # TensorFlow computes on all cores
     server = Server(
-        address, models, Jobs(threads), args.server_name, args.split, example
+        address, models, Jobs(threads), args.server_name, args.split, example, args.docs
     )
     host = f"[{args.host}]" if ":" in args.host else args.host
     serve(server, f"http://{host}:{server.server_address[1]}/")

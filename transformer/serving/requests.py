@@ -64,11 +64,23 @@ Ids = Annotated[List[int], msgspec.Meta(max_length=2 * MAX_PIECES)]
 
 
 class RequestError(Exception):
-    """A request is rejected, with an HTTP status and one sentence."""
+    """A request is rejected, with an HTTP status and one sentence.
 
-    def __init__(self, status: int, sentence: str):
+    Args:
+      status: the status.
+      sentence: the sentence.
+      code: names the kind of error, for a page that has a sentence of its own for it;
+        "": there is none.
+      values: what such a sentence states, such as a limit.
+    """
+
+    def __init__(
+        self, status: int, sentence: str, code: str = "", values: Sequence[int] = ()
+    ):
         super().__init__(sentence)
         self.status = status
+        self.code = code
+        self.values = values
 
 
 class See(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,6 +164,7 @@ class Texts(msgspec.Struct, forbid_unknown_fields=True):
     n_best: Annotated[int, msgspec.Meta(ge=1)] = 1
     scores: bool = False
     alignments: bool = False
+    words: bool = False
     split: Union[bool, msgspec.UnsetType] = msgspec.UNSET
 
 
@@ -181,6 +194,7 @@ class TranslateRequest(NamedTuple):
     scores: bool
     alignments: bool
     split: bool
+    words: bool = False
     source: str = ""  # the language that a LibreTranslate client named; "" for others
     is_copy: bool = False  # whether the texts are in the target language already
 
@@ -390,6 +404,8 @@ def _check_target(target, model):
                 413,
                 f"The translation has {pieces:,} pieces; at most {2 * MAX_PIECES} are "
                 "read.",
+                "too_many_target_pieces",
+                [pieces, 2 * MAX_PIECES],
             )
     return target
 
@@ -403,7 +419,8 @@ def parse_translate(
       fields: the fields of the request.
       models: the models, each a Model.
       split: whether to split texts into sentences if the request does not say. None:
-        unless it asks for n best, scores or alignments, which belong to a sentence.
+        unless it asks for n best, scores, alignments or words, which belong to a
+        sentence.
 
     Raises:
       RequestError: the request is invalid or too long.
@@ -419,7 +436,9 @@ def parse_translate(
     if isinstance(texts.split, bool):
         split = texts.split
     elif split is None:
-        split = not (texts.n_best > 1 or texts.scores or texts.alignments)
+        split = texts.n_best == 1 and not (
+            texts.scores or texts.alignments or texts.words
+        )
     return TranslateRequest(
         texts.model,
         _split_texts(texts.text, model, split),
@@ -428,6 +447,7 @@ def parse_translate(
         texts.scores,
         texts.alignments,
         split,
+        texts.words,
     )
 
 
@@ -472,8 +492,8 @@ def _parse_libretranslate(fields, models, split):
                 False,
                 False,
                 split,
-                wanted[0],
-                is_copy,
+                source=wanted[0],
+                is_copy=is_copy,
             )
     pairs = dict.fromkeys("{} to {}".format(*model.languages) for model in models)
     raise RequestError(400, f"This server translates only {' and '.join(pairs)}.")
@@ -515,7 +535,9 @@ def _choose_model(index, models):
     """Return a model by its index."""
     if index >= len(models):
         raise RequestError(
-            400, f"Expected model to be at most {len(models) - 1}, got {index}."
+            400,
+            f"Expected model to be at most {len(models) - 1}, got {index}.",
+            "no_model",
         )
     return models[index]
 
@@ -573,6 +595,8 @@ def _check_characters(text, limit):
         raise RequestError(
             413,
             f"The text has {len(text):,} characters; at most {limit:,} are translated.",
+            "too_many_characters",
+            [len(text), limit],
         )
 
 
@@ -583,6 +607,8 @@ def _check_pieces(sentence, model):
             413,
             f"The sentence has {pieces:,} pieces; at most {model.max_pieces} are "
             "translated.",
+            "too_many_pieces",
+            [pieces, model.max_pieces],
         )
 
 

@@ -37,7 +37,7 @@ from transformer.serving.languages import name_language
 from transformer.serving.requests import RequestError, TranslateRequest
 from transformer.text import sentences
 from transformer.viewer.page_files import make_page, read_file
-from transformer.viewer.sentence_request import SentenceRequest
+from transformer.viewer.sentence_request import NoPiecesError, SentenceRequest
 from transformer.viewer.test_sentences import BATCH_SIZE
 
 MAX_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
@@ -91,6 +91,7 @@ class Service:
       host_names: the host names that requests may use, in lower case.
       split: as in `requests.parse_translate`.
       example: what the page opens with, from `Model.inspect_example`; None: nothing.
+      docs: the address of the documentation as a site, which the page links to.
     """
 
     def __init__(
@@ -100,13 +101,19 @@ class Service:
         host_names: Sequence[str],
         split: Optional[bool] = None,
         example: Optional[Dict[str, Any]] = None,
+        docs: Optional[str] = None,
     ):
         self.models = models
         self.jobs = jobs
         self._host_names = set(host_names)
         self._split = split
         self._page, self._page_policy = make_page(
-            {"server": True, "models": self._describe_models(), "example": example}
+            {
+                "server": True,
+                "models": self._describe_models(),
+                "example": example,
+                "docs": docs,
+            }
         )
         self._openapi = json.loads(read_file("openapi.json"))
         self._registry = prometheus_client.CollectorRegistry()
@@ -146,17 +153,20 @@ class Service:
         ]
         self._paths = {route.path for route in routes}
         handlers: Dict[Any, Callable] = {
-            RequestError: lambda _, error: _error_response(error.status, str(error)),
-            QueueFull: lambda _, error: _error_response(
-                429, f"{error}.", {"Retry-After": str(error.retry_after)}
+            RequestError: lambda _, error: _answer_error(error),
+            QueueFull: lambda _, error: _answer_error(
+                RequestError(429, f"{error}.", "queue_full"),
+                {"Retry-After": str(error.retry_after)},
             ),
             # uvicorn would keep the connection, and wait for its client, for 5 seconds.
-            QueueClosed: lambda _, error: _error_response(
-                503, f"{error}.", {"Connection": "close"}
+            QueueClosed: lambda _, error: _answer_error(
+                RequestError(503, f"{error}.", "stopping"), {"Connection": "close"}
             ),
             ClientDisconnect: lambda *_: Response(status_code=CLIENT_DISCONNECTED),
-            HTTPException: _routing_error_response,
-            Exception: lambda *_: _error_response(500, "The server failed."),
+            HTTPException: _answer_routing_error,
+            Exception: lambda *_: _answer_error(
+                RequestError(500, "The server failed.", "failed")
+            ),
         }
         compress = Middleware(
             GZipMiddleware,
@@ -196,7 +206,7 @@ class Service:
         try:
             requests.check_host(headers.get("host"), self._host_names)
         except RequestError as error:
-            app = _error_response(error.status, str(error))
+            app = _answer_error(error)
         try:
             await app(scope, receive, send_with_headers)
         finally:
@@ -363,7 +373,9 @@ class Service:
         jobs = [
             Job(
                 model.translate,
-                SentenceRequest(sentence, alignments=parsed.alignments),
+                SentenceRequest(
+                    sentence, alignments=parsed.alignments, words=parsed.words
+                ),
                 batched=True,
                 cost=sum(map(len, parsed.texts)),
             )
@@ -401,10 +413,13 @@ class Service:
                 future.cancel()
         for result in results.result():
             if isinstance(result, ValueError):
-                raise RequestError(400, f"Refused: {result}.")
+                code = "no_pieces" if isinstance(result, NoPiecesError) else ""
+                raise RequestError(400, f"Refused: {result}.", code)
             if isinstance(result, BaseException):
                 log.error("a model failed: %r", result)
-                raise RequestError(500, "The model could not compute this sentence.")
+                raise RequestError(
+                    500, "The model could not compute this sentence.", "failed"
+                )
         return results.result()
 
 
@@ -451,20 +466,26 @@ async def _read_fields(
     return requests.parse_fields(bytes(body), content_type, query)
 
 
-def _error_response(
-    status: int, sentence: str, headers: Optional[Dict[str, str]] = None
+def _answer_error(
+    error: RequestError, headers: Optional[Dict[str, str]] = None
 ) -> Response:
-    return Json({"error": sentence}, status, headers)
+    answer: Dict[str, Any] = {"error": str(error)}
+    if error.code:
+        answer["code"] = error.code
+    if error.values:
+        answer["values"] = error.values
+    return Json(answer, error.status, headers)
 
 
-def _routing_error_response(request: Request, error: Exception) -> Response:
+def _answer_routing_error(request: Request, error: Exception) -> Response:
     """Return Starlette's error about a path or a method as JSON."""
     assert isinstance(error, HTTPException)
     sentence = {
         404: "There is nothing here; the page is at /.",
         405: f"This path does not accept {request.method[:20]}.",
     }.get(error.status_code, "The request is refused.")
-    return _error_response(error.status_code, sentence, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    return _answer_error(RequestError(error.status_code, sentence), headers)
 
 
 def _format_text(request: TranslateRequest, text, n_bests, languages) -> Dict[str, Any]:
@@ -486,7 +507,7 @@ def _format_text(request: TranslateRequest, text, n_bests, languages) -> Dict[st
     }
     if any(sentence.get("truncated") for sentence in translated):
         answer["truncated"] = True
-    if request.n_best > 1 or request.scores or request.alignments:
+    if request.n_best > 1 or request.scores or request.alignments or request.words:
         answer["sentences"] = [
             {"source": source, **sentence}
             for (source, _), sentence in zip(text, translated)
@@ -504,6 +525,8 @@ def _format_n_best(request: TranslateRequest, n_best) -> Dict[str, Any]:
         }
         for translation in n_best[: request.n_best]
     )
+    if request.words:
+        best.update({name: n_best[0][name] for name in ("words", "unknown")})
     return dict(best, alternatives=alternatives) if request.n_best > 1 else best
 
 
@@ -707,7 +730,7 @@ class Server:
       models: the models, each a Model.
       jobs: the queue.
       host_names: host names that requests may use, besides those of this machine.
-      split, example: as in Service.
+      split, example, docs: as in Service.
     """
 
     def __init__(
@@ -718,6 +741,7 @@ class Server:
         host_names: Sequence[str] = (),
         split: Optional[bool] = None,
         example: Optional[Dict[str, Any]] = None,
+        docs: Optional[str] = None,
     ):
         self._socket = listen(address)
         # Connections inherit this option. Without it, the body of an answer waits 40 ms
@@ -728,7 +752,7 @@ class Server:
         self._stopped = threading.Event()
         host_names = ["localhost", address[0], socket.gethostname(), *host_names]
         host_names = [name.lower() for name in host_names]
-        service = Service(models, jobs, host_names, split, example)
+        service = Service(models, jobs, host_names, split, example, docs)
         protocol: Any = functools.partial(Protocol, count_slow=service.slow_clients.inc)
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -25,6 +25,16 @@ IWSLT17 = (
 TESTS_OF_IWSLT17 = ("tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2015")
 
 
+# The name of a data folder that `download` writes → what its sentences are; the page
+# translates it.
+DOMAINS = {
+    "sample": "sentences of a small grammar",
+    "multi30k": "captions of pictures",
+    "iwslt17": "talks",
+    "wmt14": "news and parliamentary debates",
+}
+
+
 class Archive(NamedTuple):
     """A file to download."""
 

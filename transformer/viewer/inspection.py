@@ -18,6 +18,7 @@ from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
 from transformer.text.words import Tokens, restore_unknown_words, split_into_words
 from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, describe_heads
+from transformer.viewer.sentence_request import NoPiecesError
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, Node, search_tree
 from transformer.viewer.word_choices import WordChoice, list_word_choices
 
@@ -223,11 +224,11 @@ def encode_line(translator, line: str) -> List[int]:
     """Return the ids of a line, without the end.
 
     Raises:
-      ValueError: the line has no pieces.
+      NoPiecesError: the line has no pieces.
     """
     [source] = translator.encode([line])
     if not source:
-        raise ValueError("expected a sentence, got a line without pieces")
+        raise NoPiecesError("expected a sentence, got a line without pieces")
     return source
 
 

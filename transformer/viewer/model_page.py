@@ -32,6 +32,7 @@ def make_model_page(
     split: bool = False,
     references: Sequence[Tuple[str, str]] = (),
     has_example: bool = False,
+    docs: Optional[str] = None,
 ) -> Dict[str, str]:
     """Return the files of the page: name → content. PAGE is the page.
 
@@ -48,6 +49,7 @@ def make_model_page(
         translations first.
       has_example: whether one of `examples` is inspected now, so that the page shows it
         before its model is loaded. Otherwise, it opens with the first one.
+      docs: the address of the documentation as a site, which the page links to.
 
     Raises:
       EngineError: JavaScript cannot compute the model.
@@ -56,7 +58,8 @@ def make_model_page(
     languages = languages or read_languages(hp.data) or NEUTRAL_LANGUAGES
     logdir = os.path.dirname(checkpoint)
     name = checkpoint_name(checkpoint)
-    about = [*describe_checkpoint(hp, checkpoint), f"weights in {weights}"]
+    about = describe_checkpoint(hp, checkpoint, bool(examples))
+    about.append(f"weights in {weights}")
     example = None
     if has_example and examples:
         with RecentTranslator.for_settings(
@@ -79,6 +82,7 @@ def make_model_page(
             "engine": "".join(map(page_files.read_file, page_files.WORKER)),
             "kernels": encode_base64(page_files.read_bytes(page_files.KERNELS)),
             "parts": list(parts),
+            "docs": docs,
         },
         [] if split else pieces,
     )

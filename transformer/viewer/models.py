@@ -19,6 +19,8 @@ from transformer.text.data_folder import (
     read_languages,
     read_summary,
 )
+from transformer.text.public_corpora import DOMAINS
+from transformer.viewer.doubts import describe_words
 from transformer.viewer.example import inspect_example
 from transformer.viewer.heads import (
     HeadName,
@@ -92,8 +94,10 @@ class Model:
         self.translator.find_and_restore(which)
         self.logdir = logdir
         self.name = " + ".join(map(checkpoint_name, self.translator.checkpoints))
-        self._about = describe_checkpoint(hp, self.translator.checkpoints[0])
         self._examples = choose_dev_lines(hp.data, NUM_EXAMPLES)
+        self._about = describe_checkpoint(
+            hp, self.translator.checkpoints[0], bool(self._examples)
+        )
         text = read_references(hp.data, references)
         self.test_sentences = TestSentences(text, self.translator)
         self._is_train_open = False
@@ -133,14 +137,15 @@ class Model:
           requests: the sentences. If one of them has `alignments` set, each translation
             has the pairs [source word, target word] that correspond, or None if the
             words are unclear. `truncated` tells whether a translation has reached its
-            length limit.
+            length limit. If a request has `words` set, the best translation has what
+            `describe_words` returns.
         """
         n_bests = self.translator.translate(
             [request.text for request in requests],
             alignments=any(request.alignments for request in requests),
             all_cores=False,  # the fast engine is called from a thread for each core
         )
-        return [
+        answers: List[List[Dict[str, Any]]] = [
             [
                 {
                     "text": translation.text,
@@ -153,6 +158,11 @@ class Model:
             ]
             for n_best in n_bests
         ]
+        for request, n_best in zip(requests, answers):
+            if request.words:
+                [best, *_] = n_best
+                best.update(describe_words(self.translator, request.text, best["text"]))
+        return answers
 
     def inspect(self, requests: Sequence[SentenceRequest]) -> List[Dict[str, Any]]:
         """Inspect the translation of each sentence; return the inspections as JSON."""
@@ -292,18 +302,25 @@ def checkpoint_name(checkpoint):
     return f"{os.path.basename(logdir)} · {name}"
 
 
-def describe_checkpoint(hp, checkpoint: str) -> List[str]:
-    """Return facts about a model: corpus, size, BLEU on dev.
+def describe_checkpoint(hp, checkpoint: str, has_examples: bool) -> List[str]:
+    """Return facts about a model: corpus, what it is good at, size, BLEU on dev.
 
     Args:
       hp: the settings.
       checkpoint: its path, without file extensions.
+      has_examples: whether the page offers sentences like those of the corpus.
     """
     facts = []
+    domain = "sentences like the examples" if has_examples else ""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        pairs = read_summary(hp.data)["splits"]["train"]["pairs"]
+        summary = read_summary(hp.data)
+        pairs = summary["splits"]["train"]["pairs"]
         corpus = os.path.basename(os.path.abspath(hp.data))
         facts.append(f"trained on {pairs:,} sentence pairs ({corpus})")
+        if {summary["source_lang"], summary["target_lang"]} == {"de", "en"}:
+            domain = DOMAINS.get(corpus, domain)
+    if domain:
+        facts.append(f"best at {domain}")
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     facts.append(f"{size / 1e6:.1f} million parameters")
     step = checkpoint_step(checkpoint)

@@ -21,6 +21,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "german.js",
     "chinese.js",
     "say.js",
+    "errors.js",
     "sentences.js",
     "inspection.js",
     "heat.js",
@@ -34,6 +35,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "stage.js",
     "player.js",
     "lessons.js",
+    "documents.js",
     "lesson_card.js",
     "inside_head.js",
     "switch_off.js",
@@ -58,6 +60,7 @@ ENGINE = (
     "search.js",
     "verdict.js",
     "words.js",
+    "doubts.js",
     "roles.js",
     "engine.js",
     "heads.js",
@@ -77,7 +80,8 @@ def make_page(data: Dict[str, Any], weights: Sequence[str] = ()) -> Tuple[str, s
     Args:
       data: what the page shows without a server, {"models": …, "inspections": …}; or
         the model that runs in the page, from `model_page.py`; or {"server": true,
-        "models": …, "example": …}: the page then asks its own server.
+        "models": …, "example": …}: the page then asks its own server. "docs" is the
+        address of the documentation as a site, which it links to, if there is one.
       weights: those of the model that runs in the page: pieces of base64. Each has an
         element of its own, since browsers hold a long text several times.
     """

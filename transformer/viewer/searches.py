@@ -6,7 +6,7 @@ request needs the same search.
 
 import collections
 import threading
-from typing import Sequence
+from typing import Optional, Sequence
 
 import numpy as np
 
@@ -45,9 +45,15 @@ class RecentTranslator(Translator):
         self, source: Sequence[int], prefix: Sequence[int] = ()
     ) -> Hypotheses:
         """Return the Hypotheses of one line, of the latest search if it is recent."""
+        recent = self.find_recent(source, prefix)
+        return recent or super().search_line(source, prefix)
+
+    def find_recent(
+        self, source: Sequence[int], prefix: Sequence[int] = ()
+    ) -> Optional[Hypotheses]:
+        """Return the Hypotheses of one line if its search is recent, otherwise None."""
         with self._recent_lock:
-            hypotheses = self._recent.get((tuple(source), tuple(prefix)))
-        return hypotheses or super().search_line(source, prefix)
+            return self._recent.get((tuple(source), tuple(prefix)))
 
     def _remember(self, source, prefix, hypotheses):
         if hypotheses.history:

@@ -5,6 +5,10 @@ from typing import NamedTuple, Optional, Sequence, Tuple, Union, cast
 MAX_PIECES = 256  # of a sentence: attention grows with the square of this
 
 
+class NoPiecesError(ValueError):
+    """A sentence has nothing that the model could read."""
+
+
 class SentenceRequest(NamedTuple):
     """A request to translate one sentence, or to inspect its translation.
 
@@ -18,6 +22,7 @@ class SentenceRequest(NamedTuple):
     target: Union[None, str, Sequence[int]] = None
     padding: int = 0  # pieces of padding after the sentence
     alignments: bool = False
+    words: bool = False  # whether `describe_words` is wanted
     leave_out: bool = True  # whether an inspection leaves out each word
     word: int = 0  # the index of the word of `target` whose choices are wanted
     # (kind, layer, head) of attention heads: see HeadName.

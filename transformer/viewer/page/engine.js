@@ -24,12 +24,13 @@ class Engine {
     this.searches = new Map(); // the latest ones
   }
 
-  // The n best translations of a sentence: [{ text, score }]. One without pieces has an
-  // empty translation.
+  // The n best translations of a sentence: [{ text, score }]; the best one with what the
+  // model doubts, { words, unknown }. One without pieces has an empty translation.
   translate({ text: sentence }) {
     const source = this.encode(sentence);
-    const { nBest } = source.length ? this.search(source, []) : { nBest: [{ text: "", score: 0 }] };
-    return nBest.map(({ text, score }) => ({ text, score }));
+    const result = source.length ? this.search(source, []) : { nBest: [{ ids: [], text: "", score: 0 }], nodes: [] };
+    const doubts = { words: rateWords(this.target, result), unknown: listUnknownWords(this.source, source, cleanText(sentence)) };
+    return result.nBest.map(({ text, score }, rank) => ({ text, score, ...(rank === 0 ? doubts : {}) }));
   }
 
   // The ids of a sentence, checked.
@@ -37,7 +38,7 @@ class Engine {
     const ids = this.source.encode(cleanText(text));
     const limit = Math.min(MAX_PIECES, this.settings.max_source_length);
     if (ids.length > limit) {
-      throw new Error(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${limit} are translated.`);
+      throw refuse(`The sentence has ${ids.length.toLocaleString("en")} pieces; at most ${limit} are translated.`, "too_many_pieces", [ids.length, limit]);
     }
     return ids;
   }
@@ -46,7 +47,7 @@ class Engine {
   encodeSentence(text) {
     const ids = this.encode(text);
     if (ids.length === 0) {
-      throw new Error("Refused: expected a sentence, got a line without pieces.");
+      throw refuse("Refused: expected a sentence, got a line without pieces.", "no_pieces");
     }
     return ids;
   }
@@ -284,6 +285,11 @@ class Engine {
     }
     return rows;
   }
+}
+
+// An error with the code that the service gives it, too: see errors.js.
+function refuse(sentence, code, values = []) {
+  return Object.assign(new Error(sentence), { code, values });
 }
 
 // Replace what is not Unicode; remove display marks; put the text on one line.

@@ -1,5 +1,5 @@
 // The engine in a worker, so that the page stays responsive. The page sends { id, method,
-// request } and gets { id, result } or { id, error }; its first message brings the model.
+// request } and gets { id, result } or { id, error, code, values }; its first message brings the model.
 
 const MAX_DELAY = 30; // milliseconds of a long call after which other messages are handled
 let engine = null;
@@ -37,6 +37,6 @@ addEventListener("message", async ({ data: { id, method, request } }) => {
   try {
     postMessage({ id, result: await METHODS[method](request, pause) });
   } catch (error) {
-    postMessage({ id, error: error.message });
+    postMessage({ id, error: error.message, code: error.code, values: error.values });
   }
 });

@@ -371,7 +371,8 @@ def test_a_page_with_a_model_decodes_choices_again(browser, models, tmp_path):
     browser.until("page.source.waiting.size === 0")
     browser.run("byId('text').value = '1 '.repeat(600); handleInput()")
     browser.until("byId('status').classList.contains('bad')")
-    assert "600 pieces; at most 256" in browser.run("byId('status').textContent")
+    status = browser.run("byId('status').textContent")
+    assert "600 pieces" in status and "at most 256" in status
     assert browser.errors() == []
     script = read_axe()
     type_text(browser, "1 2 3")
@@ -454,13 +455,25 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
     browser.until("page.inspection.data.source.words[0] === '4'")
 
 
-def test_a_rejected_prefix_is_reset(browser, server):
-    browser.open(url(server) + "#t=1+2+3&p=999999")
-    browser.until(
-        "page.inspection !== null && byId('status').classList.contains('bad')"
-    )
-    assert "Refused" in browser.run("byId('status').textContent")
+@pytest.mark.parametrize(
+    ("link", "sentence"),
+    [
+        ("#t=1+2+3&p=999999", "The link keeps a choice, in pieces that"),
+        ("#t=1+2+3&p=999999&c=%E2%96%819", "The link keeps “9”, in pieces that"),
+        ("#t=1+2+3&p=a.b", "p is “a.b”, expected numbers of pieces"),
+        ("#t=1+2+3&l=7&k=__proto__", "k is “__proto__”, expected encoder, decoder, "),
+        ("#t=1+2+3&h=9&d=x", "h is “9”, expected mean, max, 0 to 3; d is “x”"),
+        ("#t=1+2+3&m=lost", "for the model “lost”, which is not here. This is “"),
+        ("#t=1+2+3&o=lost", "with the model “lost”, which is not here, so"),
+    ],
+)
+def test_a_link_that_does_not_fit_says_what_is_wrong(browser, server, link, sentence):
+    browser.open(url(server) + link)
+    browser.until(f"page.inspection !== null && !isStale() && {SILENT}")
+    assert sentence in browser.run("byId('misfit').textContent")
     assert browser.run("[view.prefix, page.inspection.text]") == [[], "1 2 3"]
+    type_text(browser, "3 2 1")
+    assert browser.run("byId('misfit').hidden")
 
 
 def test_results_of_another_text_are_marked_as_stale(page):
@@ -648,6 +661,9 @@ def test_arrow_keys_stay_in_their_line(page):
 
 
 def test_the_chosen_heads_are_in_view(page):
+    height = "byId('grid').scrollHeight"
+    low = "innerHeight - byId('player').offsetHeight"
+    assert page.run(f"{height} <= byId('grid').clientHeight && {height} < {low}")
     page.run("byId('grid').style.maxHeight = '150px'")
     for kind in ("cross", "encoder"):
         page.run(f"chooseHead({{kind: '{kind}', layer: 0, head: 'mean'}})")
@@ -834,7 +850,10 @@ def test_a_link_names_its_model_and_what_is_highlighted(page, models, server):
     # The same ids, in another vocabulary.
     page.open(url(server) + re.sub("&c=[^&]*", "&c=another", link))
     page.until(f"page.inspection && {SILENT}")
-    assert "does not fit" in page.run("byId('misfit').textContent")
+    pieces = page.run(f"{DATA}.nodePieces")
+    came = "".join(pieces[str(ids[i])] for i in range(2)).replace("▁", " ").strip()
+    sentence = f"keeps “another”, but in this model the same pieces are “{came}”."
+    assert sentence in page.run("byId('misfit').textContent")
     assert page.run("view.prefix") == []
     page.open(url(server) + re.sub("&m=[^&]*", "&m=lost", link))
     page.until(f"page.inspection && {SILENT}")
@@ -850,6 +869,7 @@ def test_the_page_opens_with_sentences_to_try(browser, server, models):
     assert browser.run("document.activeElement.id") == "text"
     about = browser.run("byId('about').textContent")
     assert about.startswith("German → English · trained on 2,000 sentence pairs")
+    assert " · best at sentences like the examples · " in about
     assert "million parameters · BLEU" in about
     examples = browser.run(
         "[...document.querySelectorAll('#examples button')].map((b) => b.textContent)"

@@ -9,6 +9,7 @@ from test_page import (
     DATA,
     SILENT,
     VIOLATIONS,
+    choose,
     open_frozen_page,
     open_model_page,
     read_axe,
@@ -170,7 +171,11 @@ def test_sentences_are_chosen_by_the_keys_and_the_unsure_words_are_named(page):
     remark = page.run("byId('remarks').textContent")
     assert bool(unsure) == ("Not sure" in remark)
     assert len(unsure) > 3 or all(f"“{word}”" in remark for word in unsure)
-    page.run("page.inspection.data.logProbs.fill(0); show()")
+    page.run(
+        "page.inspection.data.logProbs.fill(0);"
+        "page.translation.sentences.forEach((sentence) => {"
+        " sentence.words = []; }); show()"
+    )
     number = page.run("byId('sentence-number').textContent")
     assert number == "Sentence 2 of 3 · sure" and page.run("byId('remarks').hidden")
 
@@ -185,6 +190,65 @@ def test_a_sentence_that_is_too_long_is_named_and_left(page):
     page.click("#next-sentence")
     page.until(f"page.inspection.text === '4 5' && {SILENT}")
     page.events.clear()  # the browser complains of the refusal
+
+
+SHADES = """[...document.querySelectorAll('#translation .other')].map((sentence) =>
+    [...sentence.children].map((word) => word.className))"""
+
+
+def test_the_other_sentences_of_a_text_show_doubts_too(page):
+    """Those of a text are the same, whichever sentence of it is inspected."""
+    write_text(page, "1 2 3\n4 X 5 6\n7 8 9")
+    shown = page.run(SHADES)
+    assert len(shown) == 2 and all(map(len, shown))
+    rated = page.run("page.translation.sentences.map(({words}) => words)")
+    unsure = [
+        word["word"]
+        for words in rated[1:]
+        for word in words
+        if word["probability"] < 0.5
+    ]
+    remarks = page.run("byId('remarks').textContent")
+    assert "Not in the vocabulary in the other sentences: “X”." in remarks
+    assert bool(unsure) == ("Not sure in the other sentences" in remarks)
+    for i in (1, 2):
+        page.click("#next-sentence")
+        page.until(f"view.sentence === {i} && !isStale() && {SILENT}")
+        own = page.run(
+            "[...document.querySelectorAll('#translation [data-word]')]"
+            ".map(({classList}) => classList[1])"
+        )
+        assert own == shown[i - 1]
+    page.run(read_axe() + "; 0")
+    page.run(
+        "page.translation.sentences.forEach(({words}) =>"
+        " words.forEach((word, i) => { word.probability = i / 5; })); show()"
+    )
+    assert len(set(sum(page.run(SHADES), []))) >= 3
+    for theme in ("dark", "light"):
+        page.run(f"view.theme = '{theme}'; setTheme()")
+        assert page.run(VIOLATIONS) == [], theme
+    page.run(
+        "page.translation.sentences.forEach((sentence) =>"
+        " { sentence.words = null; }); show()"
+    )  # of a search that keeps none
+    assert page.run(SHADES) == [[], []]
+
+
+def test_errors_are_in_the_language_of_the_page(page, monkeypatch):
+    choose(page, "language", "de")
+    enter = "byId('text').value = {}; handleInput()"
+    bad = "byId('status').classList.contains('bad') && byId('status').textContent"
+    page.run(enter.format("'1 '.repeat(300)"))
+    assert page.until(bad).startswith("Der Satz hat 300 Stücke; das Modell liest höch")
+    page.run(enter.format("'\\u00ad'"))
+    page.until("byId('status').textContent.startsWith('In diesem Text ist nichts')")
+    monkeypatch.setattr("transformer.serving.jobs.MAX_WAITING_FOR_PAGE", 0)
+    page.run(enter.format("'1 2'"))
+    page.until("byId('status').textContent.startsWith('Der Server ist mit anderen')")
+    monkeypatch.undo()
+    page.until(f"page.inspection?.text === '1 2' && {SILENT}")
+    page.events.clear()  # the browser complains of the refusals
 
 
 def test_words_are_left_out_unasked_in_a_pause_of_typing(page):
@@ -288,3 +352,56 @@ def test_axe_finds_no_violation_on_a_phone_in_the_dark_and_at_200_percent(page):
     page.until("document.querySelector('#tree .node')?.checkVisibility()")
     assert page.run("byId('show-tree').ariaExpanded") == "true"
     assert page.run(VIOLATIONS) == []
+
+
+def test_the_settings_are_folded_on_a_phone(page):
+    page.run(read_axe() + "; 0")
+    page.call("Emulation.setDeviceMetricsOverride", **STATES["phone"])
+    assert not page.run("byId('model').checkVisibility()")
+    top = "byId('text').getBoundingClientRect().top"
+    before = page.run(top)
+    assert before < STATES["phone"]["height"] / 3  # the text is what one sees
+    assert page.run("byId('show-settings').getBoundingClientRect().height") >= 44
+    page.run("byId('show-settings').focus()")
+    page.press("Enter")
+    assert page.run("byId('show-settings').ariaExpanded") == "true"
+    for name in ("model", "pieces", "theme", "language", "link"):
+        box = page.run(f"byId('{name}').getBoundingClientRect().toJSON()")
+        assert box["width"] and 0 <= box["left"] and box["right"] <= 360, name
+    assert page.run(VIOLATIONS) == []
+    page.press("Enter")
+    assert [page.run(top), page.run("byId('show-settings').ariaExpanded")] == [
+        before,
+        "false",
+    ]
+
+
+def test_forced_colours_leave_what_colours_say(page):
+    """What is chosen, probable or doubted also differs in its border."""
+    page.run(read_axe() + "; 0")
+    page.run(
+        "chooseStep(2); page.inspection.data.logProbs[0] = -9; show();"
+        "byId('why').scrollIntoView()"
+    )
+    forced = {"name": "forced-colors", "value": "active"}
+    page.call("Emulation.setEmulatedMedia", features=[forced])
+    colour = "getComputedStyle(document.querySelector({})).{}"
+
+    def read(selector, side="borderTopColor"):
+        return page.run(colour.format(json.dumps(selector), side))
+
+    canvas = read("body", "backgroundColor")
+    for chosen, other in (
+        ("#below .now", "#below .spot:not(.now)"),
+        ("#grid [aria-pressed='true']", "#grid [aria-pressed='false']"),
+        ("#nbest [aria-pressed='true']", "#nbest [aria-pressed='false']"),
+    ):
+        assert canvas != read(chosen) != read(other), chosen
+    bottom = "borderBottomColor"
+    selected = read("#why-tabs [aria-selected='true']", bottom)
+    assert canvas != selected != read("#why-tabs [aria-selected='false']", bottom)
+    assert canvas != read("#next .length")
+    assert canvas != read("#translation .shade0", bottom)
+    assert read("#translation .shade0", "borderBottomStyle") == "solid"
+    assert page.run(VIOLATIONS) == []
+    page.call("Emulation.setEmulatedMedia", features=[])

@@ -1,9 +1,12 @@
 """The scripts of the page that need no browser, in node."""
 
+import json
 import random
 
 import pytest
 from javascript import needs_node, run_node
+
+from transformer.viewer import page_files
 
 pytestmark = needs_node
 
@@ -121,8 +124,9 @@ globalThis.fetch = async (path, { body }) => {
     const isRefused = sources.length > input.limit || text.includes("far too long");
     const sentences = sources.map((source) => ({ source, text: source.toUpperCase() }));
     const answer = { translations: [{ text: text.toUpperCase(), sentences }] };
+    const error = { error: "Too long.", code: "too_many_pieces" };
     return { status: isRefused ? 413 : 200, ok: !isRefused,
-             json: async () => (isRefused ? { error: "Too long." } : answer) };
+             json: async () => (isRefused ? error : answer) };
 };
 const reports = [];
 const request = { model: 0, text: input.text, language: "de" };
@@ -134,7 +138,7 @@ return new ServerSource(page).translate(request, null, report)
 
 
 def translate_by_service(text, limit):
-    scripts = ["sentences.js", "server.js"]
+    scripts = ["errors.js", "sentences.js", "server.js"]
     return run_node(SERVICE, {"text": text, "limit": limit}, scripts)
 
 
@@ -156,5 +160,12 @@ def test_a_sentence_that_is_too_long_stays_and_the_others_are_translated():
     assert answer["text"] == "EINS\nZWEI\ndas ist far too long\nVIER\nFÜNF"
     texts = [sentence["text"] for sentence in answer["sentences"]]
     assert texts == ["EINS", "ZWEI", None, "VIER", "FÜNF"]
-    assert answer["sentences"][2]["error"] == "Too long."
+    assert answer["sentences"][2]["error"]["code"] == "too_many_pieces"
     assert translate_by_service(lines[2], 256) == {"message": "Too long."}
+
+
+def test_each_code_of_an_error_has_a_text():
+    codes = run_node("return Object.keys(ERROR_TEXTS);", scripts=["errors.js"])
+    schemas = json.loads(page_files.read_file("openapi.json"))["components"]["schemas"]
+    known = schemas["Error"]["properties"]["code"]["enum"]
+    assert sorted([*codes, "no_model"]) == known  # the page asks for the models again

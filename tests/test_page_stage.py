@@ -14,6 +14,7 @@ from test_page import VIOLATIONS, choose, open_model_page, read_axe, type_text
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
+from transformer.viewer.model_page import PAGE, make_model_page
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -331,3 +332,119 @@ def test_play_reaches_the_end(browser, model, address, tmp_path, source):
         assert browser.run("byId('play').ariaLabel") == "Play"
         assert browser.run("byId('step-heard').textContent") == ""  # only by hand
         assert browser.errors() == []
+
+
+# Whether the word of the step, and the one that it attends to most, are in sight.
+IN_SIGHT = """(() => {
+    const box = (element) => element.getBoundingClientRect();
+    const isIn = (word, line) => box(word).left >= box(line).left - 1
+        && box(word).right <= box(line).right + 1
+        && box(word).top >= 0 && box(word).bottom <= innerHeight;
+    const [above, below] = [byId("above"), byId("below")];
+    const row = view.step - 1;
+    const weights = [...page.matrix.values].slice(
+        row * page.matrix.columns, (row + 1) * page.matrix.columns);
+    const most = above.children[weights.indexOf(Math.max(...weights))];
+    return isIn(below.children[row], below) && isIn(most, above);
+})()"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (360, 740)])
+def test_the_step_of_a_long_sentence_is_in_sight(browser, model, width, height):
+    with serve([model]) as server:
+        browser.open(url(server))
+        browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        type_text(browser, " ".join("123456789" * 7)[:123])
+        browser.run("document.activeElement.blur(); scrollTo(0, 0)")
+        assert browser.run("byId('above').scrollWidth > byId('above').clientWidth")
+        browser.run(
+            "const seen = []; const {playStep: original} = window;"
+            "window.playStep = (step) => {"
+            f"if (view.step > 0) {{ seen.push({IN_SIGHT}); }} original(step); }};"
+            "player.speed = 50; 0"
+        )
+        browser.click("#play")
+        browser.until("view.step === lastStep() && !player.isPlaying")
+        seen, last = browser.run("[seen, lastStep()]")
+        assert len(seen) == last - 1 and all(seen)
+        browser.run("scrollTo(0, 0); document.activeElement.blur()")
+        browser.press("ArrowLeft")
+        assert browser.run(IN_SIGHT)
+        browser.run(
+            f"scrollTo(0, 0); byId('scrubber').value = {last // 2};"
+            "byId('scrubber').dispatchEvent(new Event('input'))"
+        )
+        assert browser.run(f"view.step === {last // 2} && {IN_SIGHT}")
+        path = "document.querySelector('#ribbons path').getAttribute('d')"
+        before = browser.run(path)
+        browser.run(  # the other line follows, and the ribbons, too
+            "const line = byId('above'); line.scrollLeft = line.scrollLeft ? 0 : 1e4"
+        )
+        browser.until(f"{path} !== {before!r}")
+        ends = browser.run(
+            "['above', 'below'].map(byId).map(({scrollLeft, scrollWidth, clientWidth})"
+            " => [scrollLeft, scrollWidth - clientWidth - scrollLeft])"
+        )
+        assert abs(ends[0][0] - ends[1][0]) < 1 or max(ends[0][1], ends[1][1]) < 1
+        browser.run(read_axe() + "; 0")
+        assert browser.run(VIOLATIONS) == []
+        assert browser.errors() == []
+
+
+def test_escape_leaves_the_text_for_the_player(browser, model):
+    with serve([model]) as server:
+        browser.open(url(server))
+        type_text(browser, "1 2 3")
+        browser.press(" ")
+        assert browser.run("[byId('text').value, player.isPlaying]") == [
+            "1 2 3 ",
+            False,
+        ]
+        browser.until("byId('status').textContent === '' && !isStale()")
+        browser.press("Escape")
+        assert browser.run("document.activeElement.id") == "play"
+        browser.press(" ")
+        assert browser.run("player.isPlaying && view.step !== null")
+        browser.press("/")
+        assert browser.run("document.activeElement.id") == "text"
+        assert browser.errors() == []
+
+
+@pytest.mark.parametrize("docs", ["https://docs.example/transformer", "."])
+def test_links_lead_to_the_documents_and_nothing_is_requested(
+    browser, tmp_path, model, docs
+):
+    hp, [checkpoint] = model.translator.hp, model.translator.checkpoints
+    pages = make_model_page(hp, checkpoint, ["1 2 3"], "float32", docs=docs)
+    path = tmp_path / PAGE
+    path.write_text(pages[PAGE], encoding="utf-8")
+    browser.open(path.as_uri())
+    browser.until("page.inspection !== null")
+    browser.click("#lessons")
+    site = f"{docs}/" if docs != "." else f"{tmp_path.as_uri()}/"
+    names = set()
+    for language in ("en", "zh"):
+        choose(browser, "language", language)
+        for number in range(browser.run("countLessons()")):
+            browser.run(f"openLesson({number})")
+            links = "[...document.querySelectorAll('#documents a, #lesson a')]"
+            for href in browser.run(f"{links}.map(({{href}}) => href)"):
+                assert href.startswith(site) and href.endswith(".html")
+                names.add(href[len(site) : -len(".html")])
+    assert "walkthrough/zh/08-search" in names
+    for name in names:  # where tools/docs/hooks.py puts their pages
+        source = name[len("api/") :] + ".py" if name.startswith("api/") else None
+        source = source or f"docs/{name}.md"
+        assert os.path.exists(os.path.join(corpora.ROOT, source)), name
+    others = "[...document.links].filter(({target, rel}) => target !== '_blank'"
+    assert browser.run(others + " || rel !== 'noreferrer').length") == 0
+    assert browser.run("document.links.length") > 8
+    browser.run(read_axe() + "; 0")
+    assert browser.run(VIOLATIONS) == []
+    assert browser.requests() == [path.as_uri()] and browser.errors() == []

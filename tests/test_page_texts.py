@@ -9,6 +9,7 @@ from javascript import needs_node, run_node
 from serving import serve, url
 from test_page import SILENT, VIOLATIONS, choose, read_axe, type_text
 
+from transformer.text.public_corpora import DOMAINS
 from transformer.viewer import page_files
 from transformer.viewer.models import Model
 from transformer.viewer.roles import PLACES, PLACES_OF_KIND
@@ -104,7 +105,7 @@ def read_constants():
         *(f"looks at {place}" for place in [*places, *heads[1:]]),
         f"looks {heads[0]}",
         *("Kind", "Layer", "Head"),
-        "the examples",
+        *("the examples", "sentences like the examples", *DOMAINS.values()),
     } - {"q · k / √dₖ"}
 
 
@@ -148,7 +149,7 @@ FORGOTTEN = """(() => {
 # What was said before, names of models and languages, papers, code.
 SKIPPED = (
     "#heard, #formula, #formula *, #model *, #other *, #language *, #about, "
-    "#beside-name, h3, cite, code, kbd"
+    "#beside-name, h3, cite, cite *, code, kbd"
 )
 
 

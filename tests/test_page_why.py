@@ -70,6 +70,7 @@ def test_an_expected_translation_is_explained(page, model):
     assert expect(page, best) == "This is the best translation."
     assert expect(page, "1 1 1 1 1").startswith(("Dropped at", "Never considered"))
     explanation = explain_line(model.translator, "1 2 3 4 5", "1 1 1 1 1")
+    step = explanation.verdict.step
     words = page.run(
         "[...document.querySelectorAll('#expected-words li')].map(({innerText}) =>"
         " innerText)"
@@ -79,6 +80,9 @@ def test_an_expected_translation_is_explained(page, model):
         probability = np.exp(explanation.log_probs[begin:end].sum())
         text = "< 0.01" if probability < 0.005 else f"{probability:.2f}"
         rank = max(explanation.ranks[begin:end])
+        if begin < step <= end:  # where the search left it
+            rank = explanation.ranks[step - 1]
+            assert "✂" in words[i]
         assert re.search(rf"{text}, {rank}(st|nd|rd|th)", words[i])
     [turn] = page.run(
         "[...document.querySelectorAll('#expected-words li')].flatMap((item, i) =>"

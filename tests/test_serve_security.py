@@ -294,8 +294,12 @@ def test_no_script_reads_text_as_html_or_as_code(name):
 
 def test_the_page_has_no_other_address_and_is_small():
     html, policy = page_files.make_page({"server": True})
+    links = re.findall(r"<a .*?>", html)
+    html = re.sub(r"<a .*?>", "", html)
     addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"'`)]*", html))
     assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a language
+    for link in links:  # they open beside the page, and do not tell where from
+        assert re.search('href="https://.*" target="_blank" rel="noreferrer"', link)
     assert len(html.encode()) < 1_000_000
     assert not re.search(
         r"\bon\w+=|style=|javascript:", page_files.read_file("page.html")

@@ -1,5 +1,7 @@
 // The section “Attention”: the grid of all heads, and the heat map of the chosen one.
 
+const GRID_HEIGHT = 760; // pixels
+
 function chooseHead(choice) {
   Object.assign(view, choice);
   view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
@@ -17,7 +19,8 @@ function isSameRun() {
 
 function showAttention() {
   const matrixOf = matrixGetter(page.inspection, page.other, view.byWords, isSameRun());
-  replaceChildren(byId("grid"), makeGrid(page.inspection, view, byId("grid").clientWidth, { matrixOf, isCompared: page.other !== null }, chooseHead));
+  const room = parseFloat(getComputedStyle(byId("grid")).maxHeight) || GRID_HEIGHT; // NaN: no limit
+  replaceChildren(byId("grid"), makeGrid(page.inspection, view, [byId("grid").clientWidth, room - 20], { matrixOf, isCompared: page.other !== null }, chooseHead));
   scrollToChosen(byId("grid"));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   page.highlight ??= highlightOfStep();

@@ -16,7 +16,7 @@ async function openChoices(button) {
     inspection.choices[word] ??= await page.source.listWords(inspection, Number(word));
   } catch (error) {
     closeChoices();
-    showStatus(error.message, true);
+    showStatus(describeError(error), true);
     return;
   }
   if (page.inspection === inspection && list.dataset.word === word) {

@@ -32,19 +32,18 @@ function thumbnailColours(isDifference) {
   return thumbnailPixels.get(key);
 }
 
-const GRID_HEIGHT = 740; // pixels, in which the thumbnails fit if they do not become too small
-
 // Where a head is: “Cross, layer 2, head 3”.
 function placeOfHead(kind, layer, head) {
   return say`${translate(KINDS[kind].name)}, layer ${layer + 1}, head ${head + 1}`;
 }
 
-// The tables of thumbnails. `matrixOf` is a function of kind, layer and head; `isCompared`:
-// some of its matrices are differences of two models.
-function makeGrid(inspection, view, width, { matrixOf, isCompared }, choose) {
+// The tables of thumbnails, which fit into a width and a height if they do not become too
+// small. `matrixOf` is a function of kind, layer and head; `isCompared`: some of its matrices
+// are differences of two models.
+function makeGrid(inspection, view, [width, height], { matrixOf, isCompared }, choose) {
   const kinds = Object.keys(KINDS);
   const numRows = kinds.reduce((sum, kind) => sum + inspection.layersOf(kind), 0);
-  const fitting = Math.min((width - 60) / inspection.heads - 12, (GRID_HEIGHT - 30 * kinds.length) / numRows - 11);
+  const fitting = Math.min((width - 60) / inspection.heads - 12, (height - 30 * kinds.length) / numRows - 11);
   const side = Math.max(34, Math.min(84, Math.floor(fitting)));
   return Object.entries(KINDS).map(([kind, { name }]) => {
     const rows = [];

@@ -62,7 +62,7 @@ async function explainLeftOut(run, text) {
   } catch (error) {
     if (!looking.signal.aborted) {
       whyNot.looking = null;
-      showStatus(error.message, true);
+      showStatus(describeError(error), true);
     }
   }
 }

@@ -61,7 +61,9 @@ function showLesson() {
     byId("lesson-title").textContent = title;
     byId("lesson-text").textContent = fillTemplate(text, { beam: page.models[view.model].beam });
     byId("lesson-question").textContent = question;
-    replaceChildren(byId("lesson-more"), `${fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) })} `, makeElement("code", {}, `docs/walkthrough/${texts.walkthrough}/${chapter}.md`));
+    const more = fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) });
+    const link = linkToDocument(`walkthrough/${texts.walkthrough}/${chapter}`, more);
+    replaceChildren(byId("lesson-more"), page.source.docs ? link : [`${more} (`, link, ")"]);
     for (const name of ["previous", "next", "close"]) {
       byId(`${name}-lesson`).ariaLabel = texts[name];
     }

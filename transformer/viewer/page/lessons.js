@@ -15,7 +15,7 @@ const LESSON_VIEWS = [
 // {beam}: how many hypotheses the search keeps.
 const LESSONS = {
   en: {
-    lesson: "Lesson {n} of {count}", previous: "Previous lesson", next: "Next lesson", close: "Close the lessons", more: "More: chapter {chapter} of the walkthrough,", walkthrough: "en",
+    lesson: "Lesson {n} of {count}", previous: "Previous lesson", next: "Next lesson", close: "Close the lessons", more: "More: chapter {chapter} of the walkthrough", walkthrough: "en",
     cards: [
       { title: "Words become pieces", text: "The model knows a fixed list of pieces. A frequent word is one piece; a rare one is put together from several. ▁ is the space before a word. The end of the sentence is a piece, too.", question: "Which word of this sentence has the most pieces? Type a rare name: what becomes of it?" },
       { title: "Every word attends to every word", text: "Before the first word is chosen, the encoder reads the whole source, layer by layer. In each layer, each word takes something from all words, in proportion to its attention. The wider a ribbon, the greater the weight.", question: "Point at a word of the heat map below: what does it attend to? Choose single heads: does one have a habit, such as the word before?" },
@@ -28,7 +28,7 @@ const LESSONS = {
     ],
   },
   de: {
-    lesson: "Lektion {n} von {count}", previous: "Vorige Lektion", next: "Nächste Lektion", close: "Lektionen schließen", more: "Mehr: Kapitel {chapter} des Lehrgangs (englisch),", walkthrough: "en",
+    lesson: "Lektion {n} von {count}", previous: "Vorige Lektion", next: "Nächste Lektion", close: "Lektionen schließen", more: "Mehr: Kapitel {chapter} des Lehrgangs (englisch)", walkthrough: "en",
     cards: [
       { title: "Aus Wörtern werden Stücke", text: "Das Modell kennt eine feste Liste von Stücken. Ein häufiges Wort ist ein einziges Stück, ein seltenes wird aus mehreren zusammengesetzt. ▁ ist das Leerzeichen vor einem Wort. Auch das Ende des Satzes ist ein Stück.", question: "Welches Wort dieses Satzes hat die meisten Stücke? Tippe einen seltenen Namen ein: Was wird aus ihm?" },
       { title: "Jedes Wort beachtet jedes Wort", text: "Bevor das erste Wort gewählt wird, liest der Encoder den ganzen Ausgangssatz, Schicht für Schicht. In jeder Schicht übernimmt jedes Wort etwas von allen Wörtern, im Verhältnis seiner Aufmerksamkeit. Je breiter ein Band, desto größer das Gewicht.", question: "Zeige unten in der Heatmap auf ein Wort: Welche Wörter beachtet es? Wähle einzelne Köpfe: Hat einer eine Gewohnheit, zum Beispiel das Wort davor?" },
@@ -41,7 +41,7 @@ const LESSONS = {
     ],
   },
   zh: {
-    lesson: "第 {n} 课，共 {count} 课", previous: "上一课", next: "下一课", close: "关闭课程", more: "更多：教程第 {chapter} 章，", walkthrough: "zh",
+    lesson: "第 {n} 课，共 {count} 课", previous: "上一课", next: "下一课", close: "关闭课程", more: "更多：教程第 {chapter} 章", walkthrough: "zh",
     cards: [
       { title: "词变成子词", text: "模型只认识一张固定的子词表。常见的词是一个子词，少见的词由几个子词拼成。▁ 是词前的空格。句子的结尾也是一个子词。", question: "这个句子里哪个词的子词最多？输入一个少见的名字：它会变成什么？" },
       { title: "每个词都关注所有的词", text: "在选出第一个词之前，编码器逐层读完整个源句。在每一层，每个词都按注意力的比例从所有的词那里取得信息。带子越宽，权重越大。", question: "在下面的热图中指向一个词：它关注哪些词？再选单个的头：有没有哪个头有固定的习惯，例如总是关注前一个词？" },

@@ -59,9 +59,12 @@ function toggleTree() {
 
 // Input
 
-// Remove the highlight and the step, or else return to the best translation.
-function deselect() {
-  if (page.highlight || view.step !== null) {
+// Leave the text for the player, whose keys then work; elsewhere, remove the highlight and the
+// step, or else return to the best translation.
+function deselect({ target }) {
+  if (target === byId("text")) {
+    byId("play").focus({ preventScroll: true });
+  } else if (page.highlight || view.step !== null) {
     releaseClock();
   } else if (page.inspection && (view.prefix.length || view.target)) {
     resetChoice();
@@ -72,7 +75,7 @@ function handleKey(event) {
   const isTextInput = event.target.matches("textarea, select, input:not([type='checkbox'])");
   const isShortcut = event.ctrlKey || event.metaKey || (event.altKey && !"[]{}".includes(event.key)); // Option types brackets on some keyboards
   const isOff = event.key.length === 1 && !byId("keys").checked;
-  if ((isTextInput && event.key !== "Escape") || isShortcut || isOff) {
+  if ((isTextInput && event.key !== "Escape") || isShortcut || isOff || event.isComposing) {
     return;
   }
   const kinds = Object.keys(KINDS);
@@ -91,7 +94,7 @@ function handleKey(event) {
   kinds.forEach((kind, i) => { actions[i + 1] = () => chooseHead({ kind }); });
   if (actions[event.key] && (page.inspection || "/t".includes(event.key))) {
     event.preventDefault();
-    actions[event.key]();
+    actions[event.key](event);
   }
 }
 
@@ -99,6 +102,7 @@ function handleKey(event) {
 function chooseLanguage(code) {
   setLanguage(code);
   byId("language").value = code;
+  showDocuments();
   showLesson();
   showLoading(page.source);
   makeExportButtons();
@@ -140,6 +144,7 @@ function addListeners() {
   addPaneListeners();
   byId("show-tree").addEventListener("click", toggleTree);
   addChoiceListeners();
+  addStageListeners();
   addPlayerListeners();
   addLessonListeners();
   byId("text").addEventListener("input", handleInput);
@@ -183,6 +188,7 @@ function makeExportButtons() {
 // Read the view from the link. A file has only its own sentences.
 function readLink() {
   hashToView(location.hash);
+  page.isLinked = location.hash !== "";
   const { isFrozen, hasPadding, texts, example } = page.source;
   if (!location.hash && example) {
     view.text = example.text;
@@ -191,6 +197,9 @@ function readLink() {
     view.padding = 0;
   }
   if (isFrozen) {
+    if (view.text && !texts.includes(view.text)) {
+      showMisfit(say`The link is for ${quote(clipText(view.text, 40))}, which is not in this file. Choose one of its sentences, or use serve.py.`);
+    }
     view.text = texts.includes(view.text) ? view.text : texts[0];
     replaceChildren(byId("sentence"), texts.map((text) => makeElement("option", { value: text, dir: "auto", selected: text === view.text }, text)));
   }
@@ -222,14 +231,15 @@ function showSettings() {
 
 // data: as for `make_page` of page_files.py.
 function makeSource(data) {
-  return data.server ? new ServerSource(data) : data.engine ? new ModelSource(data) : new FileSource(data);
+  const source = data.server ? new ServerSource(data) : data.engine ? new ModelSource(data) : new FileSource(data);
+  return Object.assign(source, { docs: data.docs });
 }
 
 async function start() {
   try {
     await fetchModels();
   } catch (error) {
-    showStatus(error.message, true);
+    showStatus(describeError(error), true);
     page.timer = setTimeout(start, RETRY);
     return;
   }

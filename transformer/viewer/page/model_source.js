@@ -32,13 +32,13 @@ class ModelSource {
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
     this.worker = new Worker(URL.createObjectURL(new Blob([data.engine], { type: "text/javascript" })));
-    this.worker.addEventListener("message", ({ data: { id, result, error } }) => {
+    this.worker.addEventListener("message", ({ data: { id, result, ...failure } }) => {
       const { resolve, reject } = this.waiting.get(id);
       this.waiting.delete(id);
-      if (error === undefined) {
+      if (failure.error === undefined) {
         resolve(result);
       } else {
-        reject(new Error(error));
+        reject(makeError(failure));
       }
     });
     this.worker.addEventListener("error", ({ message }) => {
@@ -76,7 +76,7 @@ class ModelSource {
     return this.descriptions;
   }
 
-  // Translate a text: { text, sentences: [{ source, text }] }, as ServerSource does.
+  // Translate a text, as ServerSource does.
   async translate({ text, language }, signal, report) {
     const sentences = [];
     const sources = splitSentences(text, language);
@@ -91,12 +91,12 @@ class ModelSource {
   async translateSentence(text, signal) {
     try {
       const [best] = await this.ask("translate", { text }, signal);
-      return { text: best.text };
+      return best;
     } catch (error) {
       if (error.name === "AbortError") {
         throw error;
       }
-      return { text: null, error: error.message };
+      return { text: null, error };
     }
   }
 

@@ -6,33 +6,38 @@ const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
 // The translation of the whole text, a span for each sentence. The words of the inspected
 // sentence are buttons; `inspection` is null until there is one.
 function makeTranslation({ sentences, gaps }, current, inspection) {
-  return sentences.flatMap(({ source, text, error }, i) => {
+  return sentences.flatMap(({ source, text, words, error }, i) => {
     if (text === null) {
-      return [gaps[i], makeElement("span", { class: "failed", lang: languageOf("source", view.model), title: error }, source)];
+      return [gaps[i], makeElement("span", { class: "failed", lang: languageOf("source", view.model), title: describeError(error) }, source)];
     }
     if (i === current) {
       return [gaps[i], makeElement("span", { class: sentences.length > 1 ? "chosen" : null }, inspection ? makeWordButtons(inspection) : text)];
     }
     const choose = () => getSelection().isCollapsed && chooseSentence(i);
-    return [gaps[i], makeElement("span", { class: "other", role: "button", "data-sentence": i, onclick: choose }, text)];
+    return [gaps[i], makeElement("span", { class: "other", role: "button", "data-sentence": i, onclick: choose }, makeRatedWords(text, words))];
   });
 }
 
-// The words of a translation as buttons, if its text has exactly these words.
+// The words of a translation as buttons.
 function makeWordButtons(inspection) {
-  const text = textOf(inspection);
-  const words = inspection.data.target.words.slice(0, -1);
-  const gaps = findGaps(text, words);
-  const joined = words.map((word, i) => gaps[i] + word).join("");
-  if (!text.startsWith(joined)) {
-    return text;
-  }
   const probabilities = inspection.probabilities(true);
-  const buttons = words.flatMap((word, i) => [gaps[i], makeElement("span", {
+  return wrapWords(textOf(inspection), inspection.data.target.words.slice(0, -1), (word, i) => makeElement("span", {
     class: `word shade${shadeOf(probabilities[i])}`, role: "button", "data-word": i, "aria-expanded": "false",
     title: say`Probability ${formatProbability(probabilities[i])}. Click to see other words`,
-  }, word)]);
-  return [...buttons, text.slice(joined.length)];
+  }, word));
+}
+
+// The words of another sentence, as shaded as those of the inspected one; `ratedWords` is
+// null if their probabilities are not known.
+function makeRatedWords(text, ratedWords) {
+  return wrapWords(text, (ratedWords ?? []).map(({ word }) => word), (word, i) => makeElement("span", { class: `shade${shadeOf(ratedWords[i].probability)}` }, word));
+}
+
+// A text with an element for each word, if it has exactly these words.
+function wrapWords(text, words, makeWord) {
+  const gaps = findGaps(text, words);
+  const joined = words.map((word, i) => gaps[i] + word).join("");
+  return text.startsWith(joined) ? [...words.flatMap((word, i) => [gaps[i], makeWord(word, i)]), text.slice(joined.length)] : text;
 }
 
 // The text of the translation that an inspection shows.
@@ -75,9 +80,10 @@ function showFailures(sentences) {
   byId("failures").hidden = failures.length === 0;
   if (first) {
     const start = quote(clipText(first.source, 30));
+    const reason = describeError(first.error);
     byId("failures").textContent = failures.length === 1
-      ? say`Not translated: a sentence, from ${start} on. ${first.error}`
-      : say`Not translated: ${failures.length} sentences, from ${start} on. ${first.error}`;
+      ? say`Not translated: a sentence, from ${start} on. ${reason}`
+      : say`Not translated: ${failures.length} sentences, from ${start} on. ${reason}`;
   }
 }
 
@@ -97,25 +103,45 @@ function showChosen(inspection) {
 // below the panes which words were not.
 function showRemarks(inspection, count) {
   const number = count > 1 ? say`Sentence ${view.sentence + 1} of ${count}` : count ? say`1 sentence` : "";
-  const remarks = inspection ? describeDoubts(inspection) : [];
-  byId("sentence-number").textContent = number + (inspection && remarks.length === 0 ? ` · ${say`sure`}` : "");
+  const doubts = inspection ? describeDoubts(inspection) : [];
+  const remarks = inspection && count > 1 ? [...doubts, ...describeOtherDoubts()] : doubts;
+  byId("sentence-number").textContent = number + (inspection && doubts.length === 0 ? ` · ${say`sure`}` : "");
   byId("remarks").hidden = remarks.length === 0;
   replaceChildren(byId("remarks"), remarks.flatMap((remark) => [remark, " "]).flat());
 }
 
-// The remarks on a translation, each a text or a list of elements: words of which the model is not sure, words of the source that
-// it cannot read, and words that it perhaps left out.
+function listWords(words) {
+  return words.map((word) => quote(word.replace(/[.,;:!?]$/, ""))).join(", ");
+}
+
+// A few words, or the number of many.
+function countWords(words) {
+  return words.length > MAX_UNSURE ? say`${words.length} words` : listWords(words);
+}
+
+// The remarks on a translation, each a text or a list of elements: words of which the model
+// is not sure, words of the source that it cannot read, and words that it perhaps left out.
 function describeDoubts(inspection) {
-  const list = (words) => words.map((word) => quote(word.replace(/[.,;:!?]$/, ""))).join(", ");
   const probabilities = inspection.probabilities(true);
   const unsure = inspection.data.target.words.slice(0, -1).filter((_, i) => probabilities[i] < UNSURE);
   const { without } = inspection.data;
   const leftOut = without ? findLeftOut(without, (i) => isRareWord(inspection, i)) : [];
   const unknown = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
   return [
-    unsure.length > 0 && say`Not sure: ${unsure.length > MAX_UNSURE ? say`${unsure.length} words` : list(unsure)}.`,
-    unknown.length > 0 && say`Not in the vocabulary, so the model cannot read it: ${list(unknown)}.`,
+    unsure.length > 0 && say`Not sure: ${countWords(unsure)}.`,
+    unknown.length > 0 && say`Not in the vocabulary, so the model cannot read it: ${listWords(unknown)}.`,
     leftOut.length > 0 && sayWith`Perhaps left out: ${makeLeftOut(inspection, leftOut)}.`.flat(),
+  ].filter(Boolean);
+}
+
+// The same of the other sentences, as far as their translation has told.
+function describeOtherDoubts() {
+  const others = page.translation.sentences.filter((_, i) => i !== view.sentence);
+  const unsure = others.flatMap(({ words }) => (words ?? []).filter(({ probability }) => probability < UNSURE)).map(({ word }) => word);
+  const unknown = [...new Set(others.flatMap((sentence) => sentence.unknown ?? []))];
+  return [
+    unsure.length > 0 && say`Not sure in the other sentences: ${countWords(unsure)}.`,
+    unknown.length > 0 && say`Not in the vocabulary in the other sentences: ${countWords(unknown)}.`,
   ].filter(Boolean);
 }
 
@@ -160,9 +186,9 @@ function setText(text) {
   }
 }
 
-const FACTS = ["trained on {0} sentence pairs ({1})", "{0} million parameters", "BLEU {0} on dev", "weights in {0}"];
+const FACTS = ["trained on {0} sentence pairs ({1})", "best at {0}", "{0} million parameters", "BLEU {0} on dev", "weights in {0}"];
 
-// What the model is: languages, corpus, size, BLEU.
+// What the model is: languages, corpus, what it is good at, size, BLEU.
 function showModel() {
   const { about = [], languages } = page.models[view.model];
   const name = (code) => new Intl.DisplayNames(reader.language, { type: "language", fallback: "code" }).of(code);

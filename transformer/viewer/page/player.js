@@ -97,6 +97,14 @@ function chooseStep(step, options) {
 function stepBy(count) {
   const start = count > 0 ? firstStep() - 1 : lastStep() + 1;
   chooseStep((view.step ?? start) + count, { isAnimated: count === 1 });
+  scrollToStage();
+  scrollToStep();
+}
+
+function leapTo(step) {
+  chooseStep(step);
+  scrollToStage();
+  scrollToStep();
 }
 
 // Choose the step of a row of the heat map.
@@ -125,6 +133,15 @@ function showClock() {
   mark("#words > *", (_, i) => i === view.step - 1);
   mark("#translation [data-word]", (element) => Number(element.dataset.word) === word);
   mark("#tree .node", (element) => Number(element.dataset.node) === node);
+  scrollToWord(byId("translation"), byId("translation").querySelector(".now"));
+}
+
+// Scroll a text until a word of it is in view.
+function scrollToWord(text, word) {
+  if (word) {
+    const [frame, box] = [text, word].map((element) => element.getBoundingClientRect());
+    text.scrollTop += Math.min(box.top - frame.top, 0) + Math.max(box.bottom - frame.bottom, 0);
+  }
 }
 
 function describePosition() {
@@ -163,10 +180,15 @@ function togglePlay() {
   player.isPlaying = true;
   byId("step-heard").textContent = "";
   playStep(view.step === null || view.step === lastStep() ? firstStep() : view.step + 1);
+  scrollToStage();
 }
 
 function playStep(step) {
   moveClock(step, { isAnimated: true });
+  if (step === 1) { // the stage has become higher
+    scrollToStage();
+  }
+  scrollToStep();
   const continuePlaying = step < lastStep() ? () => playStep(step + 1) : pause;
   player.timer = setTimeout(continuePlaying, STEP_TIME / player.speed);
 }
@@ -191,8 +213,8 @@ function handlePlayerKey(event) {
     " ": togglePlay,
     ArrowLeft: () => stepBy(-leap),
     ArrowRight: () => stepBy(leap),
-    Home: () => chooseStep(firstStep()),
-    End: () => chooseStep(lastStep()),
+    Home: () => leapTo(firstStep()),
+    End: () => leapTo(lastStep()),
   };
   if (!isOff && !isUsed && actions[key]) {
     event.preventDefault();
@@ -202,14 +224,16 @@ function handlePlayerKey(event) {
 
 function addPlayerListeners() {
   byId("play").addEventListener("click", togglePlay);
-  byId("first-step").addEventListener("click", () => chooseStep(firstStep()));
+  byId("first-step").addEventListener("click", () => leapTo(firstStep()));
   byId("step-back").addEventListener("click", () => stepBy(-1));
   byId("step-forward").addEventListener("click", () => stepBy(1));
-  byId("last-step").addEventListener("click", () => chooseStep(lastStep()));
+  byId("last-step").addEventListener("click", () => leapTo(lastStep()));
   byId("scrubber").addEventListener("input", (event) => {
     const step = Number(event.target.value); // before `pause` shows the old one
     pause();
     moveClock(step);
+    scrollToStage();
+    scrollToStep();
   });
   byId("speed").addEventListener("change", (event) => { player.speed = Number(event.target.value); });
   byId("words").addEventListener("click", ({ target }) => {

@@ -81,11 +81,12 @@ async function showExample({ text, inspection }) {
 async function showInspections(inspection, other, signal) {
   const pieces = piecesOfChoice(inspection);
   if (view.pieces && view.pieces !== pieces) {
-    showMisfit(say`The choice in the link does not fit this model; this is its own translation.`);
+    showMisfit(describeOtherPieces(view.pieces, pieces));
     Object.assign(view, NO_CHOICE);
     await refresh();
     return;
   }
+  page.isLinked = false;
   view.pieces = pieces;
   Object.assign(page, { inspection, other, highlight: null });
   showStatus("");
@@ -164,16 +165,23 @@ async function handleError(error) {
   if (error.name === "AbortError") {
     return;
   }
-  if (error instanceof Unreachable || error.message.startsWith("Expected model")) {
+  if (error instanceof Unreachable || error.code === "no_model") { // its models are others now
     page.timer = setTimeout(recover, RETRY);
   } else if (view.prefix.length || view.target) {
+    const isOfLink = page.isLinked && error.code === undefined; // such as ids beyond the vocabulary
+    if (isOfLink) {
+      showMisfit(describeOtherPieces(view.pieces, ""));
+    }
     Object.assign(view, NO_CHOICE);
     await refresh();
+    if (isOfLink) {
+      return;
+    }
   } else {
     page.inspection = null;
     show();
   }
-  showStatus(error.message, true);
+  showStatus(describeError(error), true);
 }
 
 async function recover() {
@@ -237,6 +245,7 @@ function choiceAttributes(choice) {
 // Stale results belong to another text: they cannot be chosen.
 function choose(choice) {
   if (!isStale()) {
+    page.isLinked = false;
     Object.assign(view, NO_CHOICE, choice);
     showMisfit("");
     page.isSettled = true;

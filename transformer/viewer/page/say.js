@@ -45,7 +45,7 @@ function translateFilled(text, keys) {
     const pattern = key.replace(/[()]/g, "\\$&").replace(/{\d}/g, "(.+)");
     const match = text.match(new RegExp(`^${pattern}$`));
     if (match) {
-      return fillIn(translate(key), match.slice(1).map(translateNumber)).join("");
+      return fillIn(translate(key), match.slice(1).map((part) => translateNumber(translate(part)))).join("");
     }
   }
   return text;

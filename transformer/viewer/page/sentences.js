@@ -55,10 +55,14 @@ function cutText(text, language, count) {
   return parts;
 }
 
-// Translated sentences, of which some may have failed: an error if all have.
+// Translated sentences, of which some may have failed: an error if all have, or if there are
+// none, because the text has only characters that are not translated.
 function checkSentences(sentences) {
+  if (sentences.length === 0) {
+    throw makeError({ code: "no_pieces" });
+  }
   if (sentences.every(({ text }) => text === null)) {
-    throw new Error(sentences[0].error);
+    throw sentences[0].error;
   }
   return sentences;
 }

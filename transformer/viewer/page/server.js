@@ -25,17 +25,19 @@ class ServerSource {
     return descriptions ?? (await this.fetchJson("models", null, signal)).models;
   }
 
-  // Translate a text: { text, sentences: [{ source, text }] }. The text of a sentence that is
-  // too long is null, and it has an error. `report` gets the numbers of parts, done and all.
+  // Translate a text: { text, sentences: [{ source, text, words, unknown }] }: the words of
+  // the translation with their probabilities, and those of the source that the model cannot
+  // read. The text of a sentence that is too long is null, and it has an error. `report`
+  // gets the numbers of parts, done and all.
   async translate({ model, text, language }, signal, report) {
     if (!page.models[model].split) {
-      return this.translatePart({ model, text, split: false, scores: true }, language, signal);
+      return this.translatePart({ model, text, split: false, words: true }, language, signal);
     }
     const parts = cutText(text, language, SENTENCES_AT_ONCE);
     const answers = [];
     for (const part of parts) {
       report(answers.length, parts.length);
-      answers.push(await this.translatePart({ model, text: part.text, split: true, scores: true }, language, signal));
+      answers.push(await this.translatePart({ model, text: part.text, split: true, words: true }, language, signal));
     }
     return {
       text: answers.map((answer, i) => parts[i].gap + answer.text).join(""),
@@ -48,7 +50,7 @@ class ServerSource {
     const { text, split } = request;
     try {
       const [answer] = (await this.fetchJson("translate", request, signal)).translations;
-      const sentences = answer.sentences ?? [{ source: text, text: answer.text }];
+      const sentences = answer.sentences ?? [{ ...answer, source: text }];
       return { text: answer.text, sentences: sentences.map((sentence) => ({ ...sentence, source: sentence.source.split(/\s+/).join(" ").trim() })) };
     } catch (error) {
       const count = error.status === TOO_LONG && split ? splitSentences(text, language).length : 0;
@@ -56,7 +58,7 @@ class ServerSource {
         throw error;
       }
       if (count === 1) {
-        return { text, sentences: [{ source: text, text: null, error: error.message }] };
+        return { text, sentences: [{ source: text, text: null, error }] };
       }
       const halves = cutText(text, language, Math.ceil(count / 2));
       const answers = [];
@@ -137,10 +139,10 @@ class ServerSource {
       throw new Unreachable(say`The server does not answer. Retrying …`);
     }
     if (response.status === 429 || response.status === 503) {
-      throw new Unreachable(say`${answer.error} Retrying …`);
+      throw new Unreachable(say`${describeError(makeError(answer))} Retrying …`);
     }
     if (!response.ok) {
-      throw Object.assign(new Error(answer.error), { status: response.status });
+      throw makeError(answer, response.status);
     }
     return answer;
   }
@@ -160,7 +162,7 @@ class FileSource {
   async translate({ model, text }) {
     const entry = this.find({ model, text, prefix: [], target: null });
     if (!entry) {
-      throw new Error(sayNotInFile());
+      throw makeError({ error: sayNotInFile(), code: "not_in_file" });
     }
     const [best] = entry.inspection.nBest;
     return { text: best.text, sentences: [{ source: text, text: best.text }] };
@@ -169,14 +171,14 @@ class FileSource {
   async inspect(request) {
     const entry = this.find(request);
     if (!entry) {
-      throw new Error(sayNotInFile());
+      throw makeError({ error: sayNotInFile(), code: "not_in_file" });
     }
     return new Inspection(entry.inspection, request);
   }
 
   async listWords({ data }, word) {
     if (!data.choices) {
-      throw new Error(sayNotInFile());
+      throw makeError({ error: sayNotInFile(), code: "not_in_file" });
     }
     return data.choices[word];
   }

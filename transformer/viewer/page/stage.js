@@ -40,22 +40,20 @@ function makeBelow({ below, kind, row, isTranslating }, choose) {
   });
 }
 
-// The ribbons between two lines of elements. Those of a word below stand side by side, so
-// that together they are as wide as a weight of 1.
+// The ribbons between two lines of words. Those of a word below stand side by side, so
+// that together they are as wide as a weight of 1. above, below: the middles of the words.
 function makeRibbons({ matrix, row }, above, below) {
-  const middle = (element) => element.offsetLeft + element.offsetWidth / 2;
   const { height, widest, least } = STAGE;
-  return below.flatMap((element, i) => {
+  return below.flatMap((middle, i) => {
     if (row !== null && row !== i) {
       return [];
     }
-    let left = middle(element) - widest / 2;
-    return above.flatMap((from, j) => {
+    let left = middle - widest / 2;
+    return above.flatMap((start, j) => {
       const weight = matrix.values[i * matrix.columns + j];
       const width = weight * widest;
       const end = left + width / 2;
       left += width;
-      const start = middle(from);
       return weight < least ? [] : [makeSvg("path", {
         d: `M${start} 0C${start} ${height / 2} ${end} ${height / 2} ${end} ${height}`,
         "stroke-width": width, pathLength: 1, "data-row": i, "data-column": j,
@@ -156,7 +154,9 @@ function showStage() {
   byId("below-name").textContent = scene.isTranslating ? say`Translation` : say`Layer ${scene.layer + 1}`;
   byId("scene").textContent = describeHeads(scene, inspection.heads);
   byId("step-text").textContent = describeStep(scene, inspection);
-  byId("lines").tabIndex = scene.isTranslating ? -1 : 0; // to scroll; otherwise the buttons do
+  fitLines();
+  makeLinesFocusable(scene);
+  scrollLines(scene);
   showRibbons(scene);
   byId("step-choices").hidden = !isStep;
   if (isStep) {
@@ -196,26 +196,106 @@ async function askForWords(inspection, step) {
 function fitLines() {
   const lines = byId("lines");
   lines.style.removeProperty("--spot");
-  const [style, widths] = [getComputedStyle(lines), ["above", "below"].map((id) => byId(id).scrollWidth)];
-  const room = lines.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-  const size = Number.parseFloat(style.getPropertyValue("--spot"));
+  const style = getComputedStyle(byId("above"));
+  const padding = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+  const [room, ...widths] = [lines.clientWidth, byId("above").scrollWidth, byId("below").scrollWidth].map((width) => width - padding);
+  const size = Number.parseFloat(getComputedStyle(lines).getPropertyValue("--spot"));
   const fitting = Math.max(STAGE.smallest, Math.floor((size * room) / Math.max(...widths)));
   if (fitting < size) {
     lines.style.setProperty("--spot", `${fitting}px`);
   }
 }
 
+// Lines that are still too long scroll, each for itself. The keys do that where no word is a
+// button.
+function makeLinesFocusable({ isTranslating }) {
+  for (const line of [byId("above"), byId("below")]) {
+    const isScrolled = line.scrollWidth > line.clientWidth && !(isTranslating && line === byId("below"));
+    line.tabIndex = isScrolled ? 0 : -1;
+  }
+}
+
+// Scroll the word of the step into the middle, and the one that it attends to most. The
+// lines of the encoder are the same words, one below the other.
+function scrollLines({ kind, matrix, row }) {
+  if (kind === "encoder") {
+    scrollToMiddle(byId("below"), byId("below").children[row ?? 0]);
+    byId("above").scrollLeft = byId("below").scrollLeft;
+  } else if (row !== null) {
+    const weights = matrix.values.slice(row * matrix.columns, (row + 1) * matrix.columns);
+    scrollToMiddle(byId("above"), byId("above").children[weights.indexOf(Math.max(...weights))]);
+    scrollToMiddle(byId("below"), byId("below").children[row]);
+  }
+}
+
+function scrollToMiddle(line, word) {
+  const [frame, box] = [line, word].map((element) => element.getBoundingClientRect());
+  line.scrollLeft += (box.left + box.right - frame.left - frame.right) / 2;
+}
+
+const shownLines = { above: 0, below: 0 }; // how far they were scrolled when the ribbons were drawn
+
 function showRibbons(scene) {
-  fitLines();
-  const [above, below] = ["above", "below"].map((id) => [...byId(id).children]);
+  const { left } = byId("lines").getBoundingClientRect();
+  const middles = ["above", "below"].map((id) => [...byId(id).children].map((word) => {
+    const box = word.getBoundingClientRect();
+    return (box.left + box.right) / 2 - left;
+  }));
   const ribbons = byId("ribbons");
   ribbons.setAttribute("height", STAGE.height);
   ribbons.classList.toggle("all", scene.row === null);
-  ribbons.replaceChildren(...makeRibbons(scene, above, below));
-  const now = below[scene.row];
-  if (now) {
-    const frame = byId("lines");
-    frame.scrollTo({ left: now.offsetLeft + now.offsetWidth / 2 - frame.clientWidth / 2, behavior: "instant" });
+  ribbons.replaceChildren(...makeRibbons(scene, ...middles));
+  for (const id of ["above", "below"]) {
+    shownLines[id] = byId(id).scrollLeft;
+  }
+}
+
+// If the reader scrolls a line, the other one follows, and the ribbons, too.
+function followScroll({ target }) {
+  if (Math.abs(target.scrollLeft - shownLines[target.id]) < 1) {
+    return;
+  }
+  const other = byId(target.id === "above" ? "below" : "above");
+  const room = (line) => line.scrollWidth - line.clientWidth;
+  other.scrollLeft = (target.scrollLeft / room(target)) * room(other);
+  showRibbons(makeScene(page, view));
+}
+
+// The parts of the page below the stage.
+const BELOW_STAGE = ["reading", "comparison", "attention", "without", "why", "search"];
+
+// The one that the reader looks at; undefined: above them.
+function partInView() {
+  return BELOW_STAGE.find((id) => {
+    const { top, bottom } = byId(id).getBoundingClientRect();
+    return top < innerHeight / 2 && bottom > innerHeight / 2;
+  });
+}
+
+// Scroll the page to the stage when the clock is moved, unless the reader looks at another part.
+function scrollToStage() {
+  if (!partInView()) {
+    byId("stage").scrollIntoView({ block: "nearest" });
+  }
+}
+
+// A reader who looks at the heat map or the beam tree sees the step there.
+function scrollToStep() {
+  const part = view.step > 0 ? partInView() : "";
+  if (part === "search") {
+    byId("tree").querySelector(".now")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  } else if (part === "attention") {
+    const { scrollPaddingTop, scrollPaddingBottom } = getComputedStyle(document.documentElement);
+    const { top, cell } = page.layout;
+    const row = byId("heat").getBoundingClientRect().top + top + (view.step - 1) * cell;
+    const bottom = innerHeight - (parseFloat(scrollPaddingBottom) || 0);
+    scrollBy(0, Math.min(row - parseFloat(scrollPaddingTop), 0) + Math.max(row + cell - bottom, 0));
+  }
+}
+
+function addStageListeners() {
+  for (const id of ["above", "below"]) {
+    byId(id).addEventListener("scroll", followScroll);
   }
 }
 

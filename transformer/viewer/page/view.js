@@ -1,6 +1,6 @@
 // The current view, and the link that encodes it.
 
-const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, inputs: 0, isPrinted: false, isSettled: false };
+const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, inputs: 0, isPrinted: false, isSettled: false, isLinked: false };
 const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", expected: "", step: null, off: [] };
 // The best translation. `pieces` are those that a choice keeps: a link can then be checked.
 const NO_CHOICE = { prefix: [], target: null, pieces: "" };
@@ -43,40 +43,73 @@ function writeLinkSoon() {
 
 function hashToView(hash) {
   const fields = new URLSearchParams(hash.slice(1));
-  const integer = (name, min, max, fallback) => {
-    const value = fields.get(name) ? Number(fields.get(name)) : NaN;
-    return Number.isInteger(value) && value >= min && value <= max ? value : fallback;
+  if (Object.hasOwn(PAGE_LANGUAGES, fields.get("i"))) {
+    Object.assign(reader, { language: fields.get("i"), isChosen: true });
+  }
+  const refused = []; // what the link has, and what was expected
+  // A field, if it has a valid value: `read` returns undefined for others.
+  const field = (name, read, expected, fallback) => {
+    const text = fields.get(name) ?? "";
+    const value = read(text);
+    if (text !== "" && value === undefined) {
+      refused.push(say`${name} is ${quote(clipText(text, 20))}, expected ${expected}`);
+    }
+    return value ?? fallback;
   };
-  const ids = (name) => (fields.get(name) || "").split(".").filter((id) => /^\d{1,7}$/.test(id)).map(Number);
+  const oneOf = (names) => (text) => (names.includes(text) ? text : undefined);
+  const choice = (name, names, fallback) => field(name, oneOf(names), names.join(", "), fallback);
+  const whole = (min, max) => (text) => (/^-?\d+$/.test(text) && Number(text) >= min && Number(text) <= max ? Number(text) : undefined);
+  const integer = (name, min, max, fallback) => field(name, whole(min, max), say`${min} to ${max}`, fallback);
+  const toIds = (text) => (/^\d{1,7}(\.\d{1,7})*$/.test(text) ? text.split(".").map(Number) : undefined);
+  const ids = (name) => field(name, toIds, say`numbers of pieces`, []);
   // A model is named; earlier links have its number.
   const model = (name, fallback) => {
     const index = page.models.findIndex((candidate) => candidate.name === fields.get(name));
-    return index < 0 ? integer(name, 0, page.models.length - 1, fallback) : index;
+    return index < 0 ? whole(0, page.models.length - 1)(fields.get(name) ?? "") ?? fallback : index;
   };
   view.text = fields.get("t") || "";
   view.sentence = integer("n", 0, MAX_CHARACTERS, 0);
   view.model = model("m", 0);
   view.other = page.models.length > 1 ? model("o", -1) : -1;
   view.byWords = fields.get("w") !== "0";
-  view.kind = Object.hasOwn(KINDS, fields.get("k")) ? fields.get("k") : "cross";
+  view.kind = choice("k", Object.keys(KINDS), "cross");
   view.layer = integer("l", 0, page.models[view.model].layers - 1, page.models[view.model].layers - 1);
-  view.head = fields.get("h") === "max" ? "max" : integer("h", 0, page.models[view.model].heads - 1, "mean");
+  const { heads } = page.models[view.model];
+  view.head = field("h", (text) => oneOf(["mean", "max"])(text) ?? whole(0, heads - 1)(text), `mean, max, ${say`${0} to ${heads - 1}`}`, "mean");
   view.prefix = ids("p");
   view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
   view.pieces = fields.get("c") || "";
   view.step = integer("s", 1 - page.models[view.model].layers, MAX_CHARACTERS, null);
   view.padding = integer("d", 0, 16, 0);
   view.showCut = fields.get("x") !== "0";
-  view.theme = ["light", "dark", "auto"].includes(fields.get("y")) ? fields.get("y") : view.theme;
-  view.tab = Object.hasOwn(WHY_TABS, fields.get("b")) ? fields.get("b") : "why-not";
+  view.theme = choice("y", ["light", "dark", "auto"], view.theme);
+  view.tab = choice("b", Object.keys(WHY_TABS), "why-not");
   view.off = (fields.get("f") || "").split("_").filter((name) => /^(encoder|decoder|cross)(\.\d{1,3}){2}$/.test(name));
   view.expected = (fields.get("e") || "").slice(0, MAX_CHARACTERS);
-  if (Object.hasOwn(PAGE_LANGUAGES, fields.get("i"))) {
-    Object.assign(reader, { language: fields.get("i"), isChosen: true });
-  }
   page.lit = { row: integer("r", 0, MAX_CHARACTERS, undefined), column: integer("q", 0, MAX_CHARACTERS, undefined) };
-  const missing = ["m", "o"].map((name) => fields.get(name)).find((name) => name && !/^-?\d+$/.test(name) && page.models.every((candidate) => candidate.name !== name));
-  showMisfit(missing ? say`The link is for the model “${missing}”, which is not here.` : "");
+  showMisfit(describeMisfit(fields, refused));
+}
+
+// What of a link does not fit, and what to do; "" if all does.
+function describeMisfit(fields, refused) {
+  const isMissing = (name) => name && !/^-?\d+$/.test(name) && page.models.every((candidate) => candidate.name !== name);
+  const [model, other] = [fields.get("m"), fields.get("o")];
+  if (isMissing(model)) {
+    return say`The link is for the model ${quote(model)}, which is not here. This is ${quote(page.models[view.model].name)}, which may translate differently: to see what the link shows, open that model.`;
+  }
+  if (isMissing(other)) {
+    return say`The link compares with the model ${quote(other)}, which is not here, so nothing is compared. To compare, open both models.`;
+  }
+  return refused.length ? say`The link is damaged, or was written by another version: ${refused.join("; ")}. The page shows its own choice instead; choose again, or copy the whole link once more.` : "";
+}
+
+// A choice in a link keeps pieces that are others in this model, or do not exist there: `found`
+// is "" then.
+function describeOtherPieces(kept, found) {
+  const show = (pieces) => quote(pieces.replaceAll("▁", " ").trim());
+  const [text, other] = [kept ? show(kept) : say`a choice`, show(found)];
+  const difference = found ? say`The link keeps ${text}, but in this model the same pieces are ${other}.` : say`The link keeps ${text}, in pieces that this model does not have.`;
+  return `${difference} ${say`It was copied from another model, or before a new training. This is the model's own translation: choose again, and copy a new link.`}`;
 }
 
 // Say what of a link does not fit.

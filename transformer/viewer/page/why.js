@@ -58,7 +58,7 @@ async function askWhenVisible(name, key, ask, note) {
     if (error instanceof Unreachable) {
       setTimeout(() => page.inspection === inspection && showWhy(), RETRY);
     }
-    note.textContent = error.name === "AbortError" ? note.textContent : error.message;
+    note.textContent = error.name === "AbortError" ? note.textContent : describeError(error);
     return null;
   } finally {
     if (questions[name] === question) {

@@ -72,7 +72,7 @@ async function explainExpected() {
     } catch (error) {
       if (error.name !== "AbortError") {
         whyNot.key = ""; // the next drawing asks again
-        byId("verdict").textContent = error.message;
+        byId("verdict").textContent = describeError(error);
       }
     }
   }
@@ -86,24 +86,45 @@ function showExplanation() {
   byId("expected-note").hidden = !explanation;
 }
 
-// One sentence that says why the translation is not the best one.
+// One sentence that says why the translation is not the best one. A rank is that of the
+// piece, which stands under its word, too, unless the sentence says that of a hypothesis.
 function describeVerdict({ target, score, bestScore, verdict }) {
   const { kind, step, rank, limit, behind } = verdict;
-  const at = target.spans.findIndex(([start, end]) => start < step && step <= end);
-  const word = quote(target.words[at]);
+  const word = namePiece(target, step - 1);
   const scores = [score, bestScore].map((number) => formatNumber(number, 3));
   return {
     best: () => say`This is the best translation.`,
     n_best: () => say`It is the ${formatOrdinal(rank)} of the n best: its score ${scores[0]} lost to ${scores[1]}.`,
     beaten: () => say`Never dropped, but its score ${scores[0]} lost to ${scores[1]}.`,
     dropped: () => limit === 1
-      ? say`Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and only the first is kept; ${formatNumber(behind)} behind.`
-      : say`Dropped at step ${step}, ${word}: it was ${formatOrdinal(rank)}, and ${limit} hypotheses are kept; ${formatNumber(behind)} behind the last of them.`,
+      ? say`Dropped at step ${step}: ${word} was ${formatOrdinal(rank)}, and only the first piece is kept; ${formatNumber(behind)} behind.`
+      : say`Dropped at step ${step}: with ${word}, the hypothesis was ${formatOrdinal(rank)}, and ${limit} are kept; ${formatNumber(behind)} behind the last of them.`,
     unconsidered: () => say`Never considered: ${word} was ${formatOrdinal(rank)} at step ${step}; the hypothesis was ${formatNumber(behind)} behind the last of ${limit} candidates.`,
     too_long: () => say`Too long: a translation of this sentence may have ${limit} pieces; at step ${step}, it must end.`,
     forbidden: () => say`The settings of the search exclude ${word} at step ${step}: a minimum length, or no repeated n-grams.`,
     drawn: () => say`The search draws pieces at random; at step ${step}, it drew another than ${word}.`,
   }[kind]();
+}
+
+// A piece by its word, if it is the only one of the word.
+function namePiece({ pieces, spans, words }, place) {
+  const at = spans.findIndex(([start, end]) => start <= place && place < end);
+  if (at < 0) {
+    return "";
+  }
+  const [start, end] = spans[at];
+  const piece = quote(pieces[place].replaceAll("▁", "") || pieces[place]);
+  return end - start === 1 ? quote(words[at]) : say`the piece ${piece} of ${quote(words[at])}`;
+}
+
+// The rank of a word: that of the piece for which the search left it, or of its least likely one.
+function rankOfWord({ ranks, verdict: { kind, step } }, start, end) {
+  const isLeft = isLost(kind) && start < step && step <= end;
+  return isLeft ? ranks[step - 1] : Math.max(...ranks.slice(start, end));
+}
+
+function isLost(kind) {
+  return ["dropped", "unconsidered"].includes(kind);
 }
 
 // A translation that the search missed although it scores better is the fault of the search.
@@ -117,16 +138,16 @@ function describeScores({ score, bestScore, verdict: { kind } }) {
 
 // The words of the expected translation: probability and rank of each, a frame around the
 // first that is not the model's choice, ✂ where the hypothesis was dropped.
-function makeExpectedWords({ target, logProbs, ranks, turn, instead, verdict }, byWords) {
+function makeExpectedWords(explanation, byWords) {
+  const { target, logProbs, turn, instead, verdict } = explanation;
   const spans = byWords ? target.spans : target.pieces.map((_, i) => [i, i + 1]);
-  const isLost = ["dropped", "unconsidered"].includes(verdict.kind);
   return spans.map(([start, end], i) => {
     const probability = Math.exp(logProbs.slice(start, end).reduce((a, b) => a + b, 0));
     const isTurn = turn !== null && start <= turn && turn < end;
-    const isCut = isLost && start < verdict.step && verdict.step <= end;
+    const isCut = isLost(verdict.kind) && start < verdict.step && verdict.step <= end;
     return makeElement("li", { class: isTurn ? "turn" : null },
       makeElement("span", { class: `text shade${shadeOf(probability)}`, lang: languageOf("target") }, (byWords ? target.words : target.pieces)[i]),
-      makeElement("span", { class: "number" }, ` ${formatProbability(probability)}, ${formatOrdinal(Math.max(...ranks.slice(start, end)))}${isCut ? " ✂" : ""}`),
+      makeElement("span", { class: "number" }, ` ${formatProbability(probability)}, ${formatOrdinal(rankOfWord(explanation, start, end))}${isCut ? " ✂" : ""}`),
       isTurn ? makeElement("span", { class: "number" }, sayWith`likelier: ${makeElement("span", { lang: languageOf("target") }, instead.word)} ${formatProbability(Math.exp(instead.logProb))}`) : "");
   });
 }
@@ -205,7 +226,7 @@ async function translateTests() {
       }
     }
   } catch (error) {
-    byId("tests-count").textContent = error.name === "AbortError" ? "" : error.message;
+    byId("tests-count").textContent = error.name === "AbortError" ? "" : describeError(error);
   }
   tests.request = null;
   showTests();
@@ -238,7 +259,7 @@ async function showLearned() {
     }
   } catch (error) {
     learned.key = "";
-    replaceChildren(byId("learned-pairs"), error.message);
+    replaceChildren(byId("learned-pairs"), describeError(error));
   }
 }
 

@@ -459,14 +459,15 @@ def assert_close(actual, expected, path=""):
 
 def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
     out = tmp_path / "page.html"
-    assert corpora.exit_status("page", "--logdir", trained, "--out", str(out)) == 0
+    arguments = ["--logdir", trained, "--out", str(out), "--docs", "."]
+    assert corpora.exit_status("page", *arguments) == 0
     assert "weights in int8" in capsys.readouterr().out
     html = out.read_text(encoding="utf-8")
     assert "connect-src 'none'" in html and "{{" not in html
     text = re.search(r'id="data">(.*?)</script>', html, re.S).group(1)
     data = json.loads(text)
     assert set(data["examples"]) < set(corpora.read_lines(f"{digits}/dev.de"))
-    assert data["models"][0]["beam"] == 4
+    assert (data["models"][0]["beam"], data["docs"]) == (4, ".")
     folder = tmp_path / "folder"
     for _ in range(2):  # and again, in its place
         arguments = ["--logdir", trained, "--out", str(folder), "--split"]

@@ -9,12 +9,18 @@ import corpora
 import pytest
 from browser import needs_browser
 from serving import serve, url
-from test_page import VIOLATIONS, choose, open_model_page, read_axe, type_text
+from test_page import (
+    VIOLATIONS,
+    choose,
+    open_frozen_page,
+    open_model_page,
+    read_axe,
+    type_text,
+)
 
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
-from transformer.viewer.model_page import PAGE, make_model_page
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -420,19 +426,16 @@ def test_escape_leaves_the_text_for_the_player(browser, model):
 def test_links_lead_to_the_documents_and_nothing_is_requested(
     browser, tmp_path, model, docs
 ):
-    hp, [checkpoint] = model.translator.hp, model.translator.checkpoints
-    pages = make_model_page(hp, checkpoint, ["1 2 3"], "float32", docs=docs)
-    path = tmp_path / PAGE
-    path.write_text(pages[PAGE], encoding="utf-8")
-    browser.open(path.as_uri())
-    browser.until("page.inspection !== null")
-    browser.click("#lessons")
+    def add_docs(data):
+        data["docs"] = docs
+
+    address = open_frozen_page(browser, tmp_path, [model], ["1 2"], change=add_docs)
     site = f"{docs}/" if docs != "." else f"{tmp_path.as_uri()}/"
     names = set()
     for language in ("en", "zh"):
         choose(browser, "language", language)
         for number in range(browser.run("countLessons()")):
-            browser.run(f"openLesson({number})")
+            browser.run(f"lesson.number = {number}; showLesson()")
             links = "[...document.querySelectorAll('#documents a, #lesson a')]"
             for href in browser.run(f"{links}.map(({{href}}) => href)"):
                 assert href.startswith(site) and href.endswith(".html")
@@ -447,4 +450,4 @@ def test_links_lead_to_the_documents_and_nothing_is_requested(
     assert browser.run("document.links.length") > 8
     browser.run(read_axe() + "; 0")
     assert browser.run(VIOLATIONS) == []
-    assert browser.requests() == [path.as_uri()] and browser.errors() == []
+    assert browser.requests() == [address] and browser.errors() == []

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.parse
+import urllib.request
 
 import corpora
 import pytest
@@ -733,13 +734,15 @@ def test_without_the_extra_the_error_says_what_to_install(trained, monkeypatch, 
 def test_sigterm_ends_the_command_with_status_0(trained):
     command = [sys.executable, "scripts/serve.py", "--logdir", trained, "--port", "0"]
     process = subprocess.Popen(
-        command,
+        [*command, "--docs", "https://docs.example"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": ROOT},
     )
     line = process.stdout.readline().decode()
     assert line.startswith("http://127.0.0.1:")
+    page = urllib.request.urlopen(line.strip()).read()
+    assert b'"docs": "https://docs.example"' in page
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
 

@@ -404,8 +404,17 @@ def test_the_step_of_a_long_sentence_is_in_sight(browser, model, width, height):
 
 
 def test_escape_leaves_the_text_for_the_player(browser, model):
-    with serve([model]) as server:
+    example = model.inspect_example()
+    with serve([model], example=example) as server:
         browser.open(url(server))
+        browser.until("getSelection().toString() === page.inspection.text")
+        browser.press(" ")  # it would delete the example
+        assert browser.run("[byId('text').value, player.isPlaying]") == [
+            example["text"],
+            True,
+        ]
+        browser.press(" ")
+        assert not browser.run("player.isPlaying")
         type_text(browser, "1 2 3")
         browser.press(" ")
         assert browser.run("[byId('text').value, player.isPlaying]") == [

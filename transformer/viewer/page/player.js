@@ -201,12 +201,19 @@ function pause() {
   }
 }
 
+// Whether the focus is in the text that the page opens with, which is selected: a space
+// would only delete it.
+function isExampleSelected() {
+  const { value, selectionStart, selectionEnd } = byId("text");
+  return document.activeElement === byId("text") && value === page.source.example?.text && selectionEnd - selectionStart === value.length;
+}
+
 // The keys of the player work in the whole page, unless what has the focus uses them.
 function handlePlayerKey(event) {
   const { key, shiftKey, target } = event;
   const isOff = event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !byId("keys").checked || !page.inspection || isStale();
   const isUsed = key === " "
-    ? target.closest("textarea, select, input:not([type='range']), button, summary, a, [role='button']")
+    ? !isExampleSelected() && target.closest("textarea, select, input:not([type='range']), button, summary, a, [role='button']")
     : target !== document.body && !target.closest("#player button");
   const leap = shiftKey ? LEAP : 1;
   const actions = {

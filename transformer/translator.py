@@ -54,6 +54,7 @@ from transformer.hparams import (
     validate,
 )
 from transformer.logdir import checkpoints
+from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import SettingsError, WeightsNotFinite
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.progress import format_count
@@ -238,6 +239,11 @@ class Translator(BaseTranslator):
         """Close the session; afterwards, this object cannot translate."""
         self._close_fast()
         self._session.close()
+
+    @property
+    def concurrent_batches(self) -> int:
+        """The number of batches that it translates at once, each on its own core."""
+        return count_cores() if self.engine == CTRANSLATE2 else self._pools.count
 
     # Checkpoints
 

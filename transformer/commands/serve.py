@@ -22,8 +22,6 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
 from transformer.commands.translate import add_engine, warn_of_simple_rules
-from transformer.exports.ctranslate2 import CTRANSLATE2
-from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs
@@ -200,8 +198,7 @@ def run(args: argparse.Namespace) -> None:
     if args.split is not False:
         warn_of_simple_rules(args.warn)
     log_to_stderr()
-    is_fast = any(model.translator.engine == CTRANSLATE2 for model in models)
-    threads = count_cores() if is_fast else 1  # TensorFlow computes on all cores
+    threads = max(model.translator.concurrent_batches for model in models)
     server = Server(
         address, models, Jobs(threads), args.server_name, args.split, example, args.docs
     )

@@ -23,7 +23,9 @@ from transformer.exports.ctranslate2 import (
     remove_outdated,
 )
 from transformer.runtime import files
+from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import ExportDamaged
+from transformer.runtime.sessions import count_concurrent_batches
 from transformer.translator import Translator
 from transformer.viewer.models import Model
 from transformer.viewer.sentence_request import SentenceRequest
@@ -75,7 +77,9 @@ def test_by_beam_search_the_same_scores(exported, lines):
     scores. On the sample corpus none does."""
     with Translator(exported) as translator:
         expected = [best for best, *_ in translator.translate(lines)]
+        assert translator.concurrent_batches == count_concurrent_batches()
     with Translator(exported, engine=CTRANSLATE2) as fast:
+        assert fast.concurrent_batches == count_cores()
         actual = [n_best[0] for n_best in fast.translate(lines)]
         prefixed = fast.translate(lines[:1], prefix=["3 3"])[0][0]
         aligned = fast.translate(lines[:1], alignments=True)[0][0]

@@ -1,7 +1,7 @@
 """The queue of the service: many clients, a few threads that compute.
 
-One thread, or several if the engine computes on one core, compute translations:
-sentences that wait for the same model are translated as one batch. Another thread
+On a CPU, a few threads compute translations, each on a core of its own; on a GPU, one
+does. Sentences that wait for the same model are translated as one batch. Another thread
 computes what the page shows, one request at a time. That may take seconds, and
 translations do not wait for it.
 

@@ -1,6 +1,6 @@
 """The HTTP service: translations, and the page that shows how they are made.
 
-uvicorn handles HTTP, Starlette handles the routes, and two threads compute (see
+uvicorn handles HTTP, Starlette handles the routes, and a few threads compute (see
 jobs.py). The service needs Python 3.10 or newer, and `pip install
 'transformer-tf[serve]'`. It has no TLS, no authentication and no clustering:
 docs/serving.md shows a proxy for these.

@@ -12,7 +12,7 @@ of the longest tests is needed for.
 
 A change is made by one of RULES. Files and lines are drawn with a fixed seed, files in
 proportion to the lines that tests execute. The tests run on a copy of the last commit,
-whose files are changed in turn.
+which the first command makes, and whose files are changed in turn.
 """
 
 import argparse
@@ -67,14 +67,15 @@ class Mutant(NamedTuple):
 # --- The changes ----------------------------------------------------------------------
 
 
-def list_mutants(path: str, lines: Set[int]) -> List[Mutant]:
+def list_mutants(folder: str, path: str, lines: Set[int]) -> List[Mutant]:
     """List the changes of a file.
 
     Args:
-      path: the file, relative to the checkout.
+      folder: the copy of the checkout.
+      path: the file, relative to the folder.
       lines: those that a test executes.
     """
-    with open(os.path.join(ROOT, path), "rb") as file:
+    with open(os.path.join(folder, path), "rb") as file:
         source = file.read()
     starts = [0]
     for text in source.splitlines(keepends=True):
@@ -158,11 +159,12 @@ RULES = {
 
 
 def draw(
-    executed: Dict[str, Dict[int, Set[str]]], count: int, seed: int
+    folder: str, executed: Dict[str, Dict[int, Set[str]]], count: int, seed: int
 ) -> List[Mutant]:
     """Draw changes: first a file, then one of its lines, then a rule.
 
     Args:
+      folder: the copy of the checkout.
       executed: file → line → the tests that execute it.
       count: how many.
       seed: of the drawing; more changes with the same seed begin with the same ones.
@@ -173,7 +175,7 @@ def draw(
     by_line = {}
     for path in paths:
         lines = collections.defaultdict(lambda: collections.defaultdict(list))
-        for mutant in list_mutants(path, set(executed[path])):
+        for mutant in list_mutants(folder, path, set(executed[path])):
             lines[mutant.line][mutant.rule].append(mutant)
         by_line[path] = lines
     chosen: Dict[Mutant, None] = {}
@@ -222,10 +224,15 @@ def run_tests(folder: str, arguments: List[str], limit: Optional[float] = None) 
             return "hangs"
 
 
+def copy_folder(out: str) -> str:
+    """Return the folder of the copy, with the lines that the first command stored."""
+    return os.path.join(os.path.abspath(out), "copy")
+
+
 def copy_checkout(out: str) -> str:
     """Write a copy of the last commit; return its folder."""
-    folder = os.path.join(os.path.abspath(out), "copy")
-    os.makedirs(folder, exist_ok=True)
+    folder = copy_folder(out)
+    os.makedirs(folder)
     archive = subprocess.run(
         ["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True
     )
@@ -314,11 +321,11 @@ def try_mutant(
 
 def run_mutants(args: argparse.Namespace) -> None:
     """Try the changes that have not been tried; append the results."""
-    folder = copy_checkout(args.out)
+    folder = copy_folder(args.out)
     executed, seconds = read_executed(args.out), read_seconds(args.out)
     results = os.path.join(args.out, "results.jsonl")
     tried = [(row["path"], row["start"], row["text"]) for row in read_results(args.out)]
-    for mutant in draw(executed, args.count, args.seed):
+    for mutant in draw(folder, executed, args.count, args.seed):
         if (mutant.path, mutant.start, mutant.text) in tried:
             continue
         tests = sorted(

@@ -11,7 +11,8 @@ twice in a turn.
 LibreTranslate runs twice: with its own settings, and with a CTranslate2 thread for each
 core and one batch for all sentences of a paragraph, as ours. Both have our beam size,
 no limits and no web page; ours have its length penalty, so that the translations are
-the same. Instead of the sentence splitter that it downloads, it uses spaCy's rules.
+the same. Instead of the sentence splitter that it downloads, it uses spaCy's rules. At
+the end, CTranslate2 translates the same sentences without a service.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from worker import ROOT
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
+from transformer.exports.ctranslate2 import FastTranslator
 from transformer.runtime.devices import count_cores
 from transformer.serving.languages import name_language
 from transformer.text import sentences
@@ -53,7 +55,8 @@ OURS = {
     "serve --decode_precision bfloat16": ["--decode_precision", "bfloat16"],
 }
 THEIRS = {  # flags, and variables of Argos Translate
-    LIBRETRANSLATE: (
+    LIBRETRANSLATE: ([], {}),
+    "LibreTranslate, a thread a core": (
         ["--threads", "8"],  # requests that it works on at the same time
         {
             "ARGOS_INTER_THREADS": str(count_cores()),
@@ -61,7 +64,6 @@ THEIRS = {  # flags, and variables of Argos Translate
             "ARGOS_BATCH_SIZE": "1024",  # in tokens
         },
     ),
-    "LibreTranslate, own settings": ([], {}),
 }
 KINDS = {"sentence": 1, "paragraph": 5}  # → sentences of a text
 HEAD = (
@@ -318,6 +320,24 @@ def measure(
     print_lines(f"clients: at most {max(client_cpu):.2f} ms of CPU time per sentence")
 
 
+def measure_alone(args: argparse.Namespace, exported: str, lines: List[str]) -> None:
+    """Print how many sentences per second CTranslate2 translates without a service."""
+    hp = hparams.load(args.logdir)
+    for clients in args.clients:
+        sentences_sent = lines[: count_sentences(clients)]
+        rates = []
+        with FastTranslator(exported, hp) as translator:
+            for _ in range(args.rounds):
+                begin = time.perf_counter()
+                for i in range(0, len(sentences_sent), clients):
+                    translator.translate(sentences_sent[i : i + clients])
+                rates.append(len(sentences_sent) / (time.perf_counter() - begin))
+        print_lines(
+            f"CTranslate2 alone, {clients} at once: {statistics.median(rates):.1f} "
+            "sentences/s"
+        )
+
+
 def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
     parser = cli.make_parser("libretranslate.py", __doc__)
@@ -364,6 +384,7 @@ def run(args: argparse.Namespace) -> None:
                 texts = [" ".join(lines[:size])] * 64
                 take_turn(service, texts, size, 64, args.languages)
         measure(services, args, lines)
+        measure_alone(args, exported, lines)
 
 
 def main(argv=None) -> None:

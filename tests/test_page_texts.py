@@ -197,6 +197,8 @@ def test_no_text_is_forgotten(browser, trained, one_thread_only):
                 "showCounter(); view.text = text; }"
             )
             assert browser.run("byId('counter').textContent").startswith(thousand)
+            talks = "translateFilled('best at talks', FACTS)"  # the domain, too
+            assert "talks" not in browser.run(talks)
             fact = "translateFilled('0.5 million parameters', FACTS)"
             assert browser.run(fact).startswith(half)
             assert browser.run("formatNumber(-0.5, 1)") == "−" + half

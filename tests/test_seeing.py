@@ -12,7 +12,9 @@ import originals
 import pytest
 
 from transformer import hparams
+from transformer.logdir import manifests
 from transformer.text import words
+from transformer.text.public_corpora import CORPORA, DOMAINS
 from transformer.text.vocabulary import (
     UNK,
     SubwordVocabulary,
@@ -28,6 +30,7 @@ from transformer.viewer.inspection import (
     list_choices,
     to_json,
 )
+from transformer.viewer.models import describe_checkpoint
 from transformer.viewer.searches import RecentTranslator
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path_ids, search_tree
 
@@ -354,6 +357,20 @@ def test_words_are_left_out_alone_as_with_the_rest(translator, inspection, lines
     target = inspection.target.ids[:-1]
     without = leave_out_each(translator, lines[0], target)
     np.testing.assert_allclose(without, inspection.without, atol=1e-5)
+
+
+def test_a_model_is_described_by_its_corpus(trained, digits, tmp_path):
+    hp, [checkpoint, *_] = hparams.load(trained), manifests.list_candidates(trained)
+    facts = describe_checkpoint(hp, checkpoint, True)
+    assert facts[1] == "best at sentences like the examples"
+    assert len(describe_checkpoint(hp, checkpoint, False)) == len(facts) - 1
+    assert set(DOMAINS) == {"sample", *CORPORA}
+    for name, domain in DOMAINS.items():
+        os.symlink(digits, tmp_path / name)
+        hp = dataclasses.replace(hp, data=str(tmp_path / name))
+        assert f"best at {domain}" in describe_checkpoint(hp, checkpoint, True)
+    hp = dataclasses.replace(hp, data="nowhere")
+    assert describe_checkpoint(hp, checkpoint, True) == facts[1:]
 
 
 def test_the_choices_of_a_word_are_likely_and_whole(translator, lines):

@@ -252,12 +252,12 @@ function showRibbons(scene) {
 
 // If the reader scrolls a line, the other one follows, and the ribbons, too.
 function followScroll({ target }) {
-  if (Math.abs(target.scrollLeft - shownLines[target.id]) < 1) {
+  if (!page.inspection || Math.abs(target.scrollLeft - shownLines[target.id]) < 1) {
     return;
   }
   const other = byId(target.id === "above" ? "below" : "above");
-  const room = (line) => line.scrollWidth - line.clientWidth;
-  other.scrollLeft = (target.scrollLeft / room(target)) * room(other);
+  const end = (line) => (line.scrollWidth - line.clientWidth) * (getComputedStyle(line).direction === "rtl" ? -1 : 1);
+  other.scrollLeft = (target.scrollLeft / end(target)) * end(other);
   showRibbons(makeScene(page, view));
 }
 

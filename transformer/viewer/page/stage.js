@@ -210,8 +210,12 @@ function fitLines() {
 // button.
 function makeLinesFocusable({ isTranslating }) {
   for (const line of [byId("above"), byId("below")]) {
-    const isScrolled = line.scrollWidth > line.clientWidth && !(isTranslating && line === byId("below"));
-    line.tabIndex = isScrolled ? 0 : -1;
+    const hasButtons = isTranslating && line === byId("below");
+    if (line.scrollWidth > line.clientWidth && !hasButtons) {
+      line.tabIndex = 0;
+    } else {
+      line.removeAttribute("tabindex"); // a click would take the keys from the player
+    }
   }
 }
 

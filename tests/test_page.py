@@ -92,8 +92,15 @@ def test_a_sentence_is_translated_as_it_is_typed(page, models):
     )
     assert texts == [translation["text"] or "(empty)" for translation in n_best]
     type_text(page, "5 4 3 2")
-    page.run("byId('without').scrollIntoView()")
+    page.run(  # as the model in a page reports the first words
+        "const ask = page.source.leaveOutWords; page.source.leaveOutWords ="
+        "async function (inspection, signal, report) {"
+        "const rows = await ask.call(this, inspection, signal);"
+        "report(rows.slice(0, 2)); globalThis.first = byId('bars').innerText;"
+        "return rows; }; byId('without').scrollIntoView(); 0"
+    )
     page.until("document.querySelectorAll('#bars .bar').length === 4")
+    assert re.fullmatch(r"5\s+\S+\s+4\s+\S+\s+Leaving out words …", page.run("first"))
     without = inspect_line(models[0].translator, "5 4 3 2").without
     assert abs(without - page.run(f"{DATA}.without")).max() < 1e-4
     page.run("byId('text').value = ''; byId('text').dispatchEvent(new Event('input'))")
@@ -808,9 +815,17 @@ def test_a_word_that_is_not_in_the_vocabulary_is_named(page):
 
 def test_a_long_text_stays_in_the_box(page):
     text = "\n".join(["1 2 3 4 5 6 7 8 9"] * 150)
+    page.run(
+        "globalThis.counts = new Set(); const draw = showTranslation;"
+        "showTranslation = () => { draw(); counts.add("
+        "document.querySelectorAll('#translation > span').length); }; 0"
+    )
     write_text(page, text)
     assert page.run("byId('text').value") == text
     assert page.run("page.translation.sentences.length") == 150
+    # The beginning was shown before the rest was translated.
+    counts = page.run("[...counts].filter((count) => count > 1)")
+    assert counts == [4, 20, 120, 150]
     assert page.run("byId('too-long').hidden")
     page.run("byId('text').value = 'far too long '.repeat(2000); handleInput()")
     assert page.run("byId('text').value.length") == 26000

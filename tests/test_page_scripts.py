@@ -128,12 +128,19 @@ globalThis.fetch = async (path, { body }) => {
     return { status: isRefused ? 413 : 200, ok: !isRefused,
              json: async () => (isRefused ? error : answer) };
 };
-const reports = [];
 const request = { model: 0, text: input.text, language: "de" };
-const report = (...numbers) => reports.push(numbers);
-return new ServerSource(page).translate(request, null, report)
-    .then(({ text, sentences }) => ({ text, sentences, asked, reports }),
-          ({ message }) => ({ message }));
+return (async () => {
+    const parts = [];
+    for await (const part of new ServerSource(page).translate(request, null)) {
+        parts.push({ ...part, asked: [...asked] });
+    }
+    const sentences = parts.flatMap((part) => part.sentences);
+    checkSentences(sentences);
+    const gaps = parts.flatMap((part) => part.gaps);
+    const text = sentences.map(({ source, text: translation }, i) =>
+        gaps[i] + (translation ?? source)).join("");
+    return { text, sentences, parts };
+})().catch(({ message }) => ({ message }));
 """
 
 
@@ -150,8 +157,12 @@ def test_a_text_of_many_sentences_is_translated_in_several_requests():
         assert answer["text"] == text.upper()
         assert [s["source"] for s in answer["sentences"]] == lines
         assert [s["text"] for s in answer["sentences"]] == [x.upper() for x in lines]
-        assert answer["reports"] == [[0, 3], [1, 3], [2, 3]]
-    assert max(translate_by_service(text, 256)["asked"]) == 100
+        parts = answer["parts"]  # each is shown before the next one is asked for
+        assert [len(part["sentences"]) for part in parts] == [4, 16, 100, 100, 30]
+        assert parts[0]["asked"] == [4] and parts[1]["asked"] == [4, 16]
+        assert parts[0]["done"] < 0.02 and parts[-1]["done"] == 1
+    asked = translate_by_service(text, 256)["parts"][-1]["asked"]
+    assert sum(asked) == len(lines)  # nothing is translated twice
 
 
 def test_a_sentence_that_is_too_long_stays_and_the_others_are_translated():

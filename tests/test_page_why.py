@@ -132,6 +132,17 @@ def test_test_sentences_are_sorted_and_a_click_opens_one(page, model):
     assert page.run(VIOLATIONS) == []
 
 
+def test_the_progress_of_the_test_sentences_is_that_of_both_models(page):
+    bar = page.run(
+        "(() => { const { total } = page.models[0].testSentences;"
+        "page.models.push({ ...page.models[0], name: 'other' }); view.other = 1;"
+        "tests.rows.clear(); testRows(0).push({}, {}); showTests();"
+        "const { value, max } = byId('tests-progress'); return [value, max / total];"
+        "})()"
+    )
+    assert bar == [2, 2]
+
+
 def test_the_page_of_a_model_explains_without_a_server(browser, trained, tmp_path):
     hp, [checkpoint, *_] = hparams.load(trained), manifests.list_candidates(trained)
     lines = find_references(hp.data, choose_dev_lines(hp.data, 3))

@@ -35,11 +35,13 @@ function showReading() {
   }
 }
 
-function showBars() {
+// soFar: the effects of the first words, while the others are being left out.
+function showBars(soFar = []) {
   const { without } = page.inspection.data;
-  replaceChildren(byId("bars"), without ? makeBars(page.inspection) : say`Leaving out words …`);
+  const rows = without ?? soFar;
+  replaceChildren(byId("bars"), [...makeBars(page.inspection, rows), without ? "" : say`Leaving out words …`]);
   byId("without").classList.toggle("pending", !without);
-  byId("bars").classList.toggle("many", (without || []).length > 15);
+  byId("bars").classList.toggle("many", rows.length > 15);
 }
 
 function showTree() {

@@ -32,8 +32,12 @@ class ModelSource {
     this.waiting = new Map(); // id of a call → the functions of its promise
     this.count = 0; // of calls
     this.worker = new Worker(URL.createObjectURL(new Blob([data.engine], { type: "text/javascript" })));
-    this.worker.addEventListener("message", ({ data: { id, result, ...failure } }) => {
-      const { resolve, reject } = this.waiting.get(id);
+    this.worker.addEventListener("message", ({ data: { id, result, soFar, ...failure } }) => {
+      const { resolve, reject, report } = this.waiting.get(id);
+      if (soFar) {
+        report?.(soFar);
+        return;
+      }
       this.waiting.delete(id);
       if (failure.error === undefined) {
         resolve(result);
@@ -55,37 +59,33 @@ class ModelSource {
       await loadScript(address);
       byId("local").textContent = say`Loading the model: ${i + 1} of ${parts.length} MB`;
     }
+    const weights = modelParts.splice(0).map(decodeBase64);
     for (const element of document.querySelectorAll(".weights")) {
-      modelParts.push(element.textContent);
+      weights.push(decodeBase64(element.content.textContent));
       element.remove();
     }
-    const compressed = new Blob(modelParts.splice(0).map(decodeBase64));
-    const stream = compressed.stream().pipeThrough(new DecompressionStream("deflate"));
-    const file = await new Response(stream).arrayBuffer();
-    return this.call("start", { weights: new Uint8Array(file), kernels: decodeBase64(kernels) }, null, [file]);
+    await this.call("start", { weights, kernels: decodeBase64(kernels) }, { transferred: weights.map(({ buffer }) => buffer) });
   }
 
   // The model is used only after it was loaded: a failure to load it is the answer.
-  async ask(method, request, signal) {
+  async ask(method, request, signal, report) {
     await this.started;
     signal?.throwIfAborted();
-    return this.call(method, request, signal);
+    return this.call(method, request, { signal, report });
   }
 
   async models() {
     return this.descriptions;
   }
 
-  // Translate a text, as ServerSource does.
-  async translate({ text, language }, signal, report) {
-    const sentences = [];
+  // Translate a text, one sentence after the other, as ServerSource does.
+  async* translate({ text, language }, signal) {
     const sources = splitSentences(text, language);
-    for (const source of sources) {
-      report(sentences.length, sources.length);
-      sentences.push({ source: source.split(/\s+/).join(" "), ...await this.translateSentence(source, signal) });
-    }
     const gaps = findGaps(text, sources);
-    return { text: sentences.map((sentence, i) => gaps[i] + (sentence.text ?? sentence.source)).join(""), sentences: checkSentences(sentences) };
+    for (const [i, source] of sources.entries()) {
+      const sentence = { source: source.split(/\s+/).join(" "), ...await this.translateSentence(source, signal) };
+      yield { sentences: [sentence], gaps: [gaps[i]], done: (i + 1) / sources.length };
+    }
   }
 
   async translateSentence(text, signal) {
@@ -127,10 +127,11 @@ class ModelSource {
     return null;
   }
 
-  // What each source word contributes: it takes longer than the rest of an inspection.
-  async leaveOutWords(inspection, signal) {
+  // What each source word contributes: it takes longer than the rest of an inspection. report
+  // gets the results so far.
+  async leaveOutWords(inspection, signal, report) {
     const target = inspection.data.target.ids.slice(0, -1);
-    return this.ask("leaveOutWords", { text: inspection.text, target }, signal);
+    return this.ask("leaveOutWords", { text: inspection.text, target }, signal, report);
   }
 
   // What an attention head computes: name is { kind, layer, head }.
@@ -153,12 +154,12 @@ class ModelSource {
     return true;
   }
 
-  // transferred: what the worker gets without a copy of it.
-  call(method, request, signal, transferred = []) {
+  // report: gets the results so far. transferred: what the worker gets without a copy of it.
+  call(method, request, { signal, report, transferred = [] }) {
     this.count += 1;
     const id = this.count;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { resolve, reject });
+      this.waiting.set(id, { resolve, reject, report });
       this.worker.postMessage({ id, method, request }, transferred);
       signal?.addEventListener("abort", () => {
         this.worker.postMessage({ id, method: "abort" });

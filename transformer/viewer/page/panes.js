@@ -52,11 +52,11 @@ function findDisplayed({ data }) {
 }
 
 function showTranslation() {
-  const { translation } = page;
-  const isCurrent = currentSentence() !== undefined;
+  const translation = currentTranslation();
+  const isCurrent = translation !== undefined;
   const inspection = page.inspection && !isStale() ? page.inspection : null;
   closeChoices();
-  const sentences = isCurrent ? translation.sentences : [];
+  const sentences = translation?.sentences ?? [];
   byId("translation").lang = languageOf("target", view.model) ?? "";
   byId("translation").classList.toggle("outdated", !isCurrent);
   if (isCurrent || !page.inspection) {

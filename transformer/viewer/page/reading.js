@@ -46,9 +46,10 @@ function makeNBest(inspection, choiceAttributes) {
     page.source.isFrozen || rank === 0 ? "" : makeWhyNotButton(best)));
 }
 
-// The effect of leaving out each source word, as bars to the left and right of zero.
-function makeBars(inspection) {
-  const { without, source } = inspection.data;
+// The effect of leaving out each source word, as bars to the left and right of zero. without:
+// that of the words so far.
+function makeBars(inspection, without) {
+  const { source } = inspection.data;
   const sums = without.map((row) => row.reduce((a, b) => a + b, 0));
   const smallest = Math.min(...sums, 0);
   const range = Math.max(...sums, 0, smallest + 1e-6) - smallest;

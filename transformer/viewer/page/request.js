@@ -14,12 +14,16 @@ function makeRequest(model) {
   return { model, text: currentSentence()?.source, prefix, target, padding };
 }
 
-// The sentence that the page inspects, { source, text }; undefined until the text is
-// translated.
-function currentSentence() {
+// The translation of the text, or of its beginning; undefined until there is one.
+function currentTranslation() {
   const { translation } = page;
   const isCurrent = translation?.input === limitText(view.text).trim() && translation.model === view.model;
-  return isCurrent ? translation.sentences[view.sentence] : undefined;
+  return isCurrent ? translation : undefined;
+}
+
+// The sentence that the page inspects, { source, text }; undefined until it is translated.
+function currentSentence() {
+  return currentTranslation()?.sentences[view.sentence];
 }
 
 // Until the answer comes, the page shows results of another text or model.
@@ -73,7 +77,7 @@ async function refresh() {
 // is there at once.
 async function showExample({ text, inspection }) {
   const [best] = inspection.nBest;
-  page.translation = { input: text, model: view.model, sentences: [{ source: text, text: best.text }], gaps: findGaps(best.text, [best.text]) };
+  page.translation = { input: text, model: view.model, sentences: [{ source: text, text: best.text }], gaps: [""], isComplete: true };
   page.request = new AbortController();
   await showInspections(new Inspection(inspection, makeRequest(view.model)), null, page.request.signal);
 }
@@ -91,6 +95,9 @@ async function showInspections(inspection, other, signal) {
   Object.assign(page, { inspection, other, highlight: null });
   showStatus("");
   show();
+  if (page.source.started) { // the worker takes its memory from that of the page
+    collectGarbage();
+  }
   lightWords();
   writeLink();
   page.timer = setTimeout(() => { page.isSettled = true; }, SETTLED);
@@ -131,7 +138,8 @@ async function showWithout(inspection, signal) {
   if (!inspection.data.without) {
     await Promise.race([becomeVisible(byId("without")), pauseInTyping(signal)]);
     signal.throwIfAborted();
-    inspection.data.without = await page.source.leaveOutWords(inspection, signal);
+    const report = (soFar) => page.inspection === inspection && showBars(soFar);
+    inspection.data.without = await page.source.leaveOutWords(inspection, signal, report);
     showBars();
     showRemarks(inspection, page.translation.sentences.length);
   }
@@ -146,16 +154,26 @@ async function pauseInTyping(signal) {
   } while (page.inputs !== before && !signal.aborted);
 }
 
-// Translate the text, unless that has been done. Show the translation at once: its
-// inspection takes longer.
+// Translate the text, unless that has been done. Show each part of the translation at once:
+// the rest, and an inspection, take longer.
 async function translateText(signal) {
-  if (!currentSentence()) {
+  if (!currentTranslation()?.isComplete) {
     const { model } = view;
     const input = limitText(view.text).trim();
-    const report = (done, all) => done > 0 && showStatus(say`Translating … ${Math.round((100 * done) / all)} %`);
-    const { text, sentences } = await page.source.translate({ model, text: input, language: languageOf("source", model) }, signal, report);
-    page.translation = { input, model, sentences, gaps: findGaps(text, sentences.map((sentence) => sentence.text ?? sentence.source)) };
-    view.sentence = findSentence(Math.min(view.sentence, sentences.length - 1), 1) ?? findSentence(0, 1);
+    const translation = { input, model, sentences: [], gaps: [], isComplete: false };
+    for await (const { sentences, gaps, done } of page.source.translate({ model, text: input, language: languageOf("source", model) }, signal)) {
+      translation.sentences.push(...sentences);
+      translation.gaps.push(...gaps);
+      if (done < 1 && translation.sentences.some(({ text }) => text !== null)) {
+        page.translation = translation;
+        showTranslation();
+        showStatus(say`Translating … ${Math.round(100 * done)} %`);
+      }
+    }
+    checkSentences(translation.sentences);
+    translation.isComplete = true;
+    page.translation = translation;
+    view.sentence = findSentence(Math.min(view.sentence, translation.sentences.length - 1), 1) ?? findSentence(0, 1);
   }
   showTranslation();
 }

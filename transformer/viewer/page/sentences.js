@@ -43,20 +43,23 @@ function findGaps(text, sentences) {
   });
 }
 
-// Cut a text after every `count` sentences: [{ gap, text }], with what stands before each part.
-function cutText(text, language, count) {
+// Cut a text into parts of some sentences: [{ gap, text }], with what stands before each part.
+// sizes: the numbers of sentences of the first parts; the last is that of all others.
+function cutText(text, language, sizes) {
   const sentences = splitSentences(text, language);
   const gaps = findGaps(text, sentences);
   const parts = [];
-  for (let start = 0; start < sentences.length; start += count) {
-    const of = sentences.slice(start, start + count).map((sentence, i) => (i ? gaps[start + i] : "") + sentence);
+  for (let start = 0; start < sentences.length;) {
+    const end = start + (sizes[parts.length] ?? sizes.at(-1));
+    const of = sentences.slice(start, end).map((sentence, i) => (i ? gaps[start + i] : "") + sentence);
     parts.push({ gap: gaps[start], text: of.join("") });
+    start = end;
   }
   return parts;
 }
 
-// Translated sentences, of which some may have failed: an error if all have, or if there are
-// none, because the text has only characters that are not translated.
+// Some of the translated sentences may have failed: an error if all have, or if there are none,
+// because the text has only characters that are not translated.
 function checkSentences(sentences) {
   if (sentences.length === 0) {
     throw makeError({ code: "no_pieces" });
@@ -64,7 +67,6 @@ function checkSentences(sentences) {
   if (sentences.every(({ text }) => text === null)) {
     throw sentences[0].error;
   }
-  return sentences;
 }
 
 // The beginning of a text that is translated, up to the last space before the limit.

@@ -5,7 +5,9 @@ function sayNotInFile() {
 }
 
 const TOO_LONG = 413; // the status of a request with more than the server takes
-const SENTENCES_AT_ONCE = 100; // of a request: the server takes 256, and others wait
+// The numbers of sentences of the first requests for a text, whose answers are shown before
+// the rest is translated, and of all others: the server takes 256, and others wait.
+const PART_SIZES = [4, 16, 100];
 
 class Unreachable extends Error {}
 
@@ -25,27 +27,25 @@ class ServerSource {
     return descriptions ?? (await this.fetchJson("models", null, signal)).models;
   }
 
-  // Translate a text: { text, sentences: [{ source, text, words, unknown }] }: the words of
-  // the translation with their probabilities, and those of the source that the model cannot
-  // read. The text of a sentence that is too long is null, and it has an error. `report`
-  // gets the numbers of parts, done and all.
-  async translate({ model, text, language }, signal, report) {
-    if (!page.models[model].split) {
-      return this.translatePart({ model, text, split: false, words: true }, language, signal);
-    }
-    const parts = cutText(text, language, SENTENCES_AT_ONCE);
-    const answers = [];
+  // Translate a text, one part after the other: yields { sentences: [{ source, text, words,
+  // unknown }], gaps, done }: the words of a translation with their probabilities, and those of
+  // the source that the model cannot read; the characters before each sentence; and how much of
+  // the text is done, from 0 to 1. The text of a sentence that is too long is null, and it has
+  // an error.
+  async* translate({ model, text, language }, signal) {
+    const { split } = page.models[model];
+    const parts = split ? cutText(text, language, PART_SIZES) : [{ gap: "", text }];
+    let done = 0;
     for (const part of parts) {
-      report(answers.length, parts.length);
-      answers.push(await this.translatePart({ model, text: part.text, split: true, words: true }, language, signal));
+      const answer = await this.translatePart({ model, text: part.text, split, words: true }, language, signal);
+      const gaps = findGaps(answer.text, answer.sentences.map((sentence) => sentence.text ?? sentence.source));
+      done += part.gap.length + part.text.length;
+      yield { sentences: answer.sentences, gaps: gaps.map((gap, i) => (i ? gap : part.gap + gap)), done: done / text.length };
     }
-    return {
-      text: answers.map((answer, i) => parts[i].gap + answer.text).join(""),
-      sentences: checkSentences(answers.flatMap(({ sentences }) => sentences)),
-    };
   }
 
-  // Translate a part of a text. If the server finds it too long, it is cut into halves.
+  // Translate a part of a text: { text, sentences }. If the server finds it too long, it is
+  // cut into halves.
   async translatePart(request, language, signal) {
     const { text, split } = request;
     try {
@@ -60,7 +60,7 @@ class ServerSource {
       if (count === 1) {
         return { text, sentences: [{ source: text, text: null, error }] };
       }
-      const halves = cutText(text, language, Math.ceil(count / 2));
+      const halves = cutText(text, language, [Math.ceil(count / 2)]);
       const answers = [];
       for (const half of halves) {
         answers.push(await this.translatePart({ ...request, text: half.text }, language, signal));
@@ -159,13 +159,13 @@ class FileSource {
     return this.data.models;
   }
 
-  async translate({ model, text }) {
+  async* translate({ model, text }) {
     const entry = this.find({ model, text, prefix: [], target: null });
     if (!entry) {
       throw makeError({ error: sayNotInFile(), code: "not_in_file" });
     }
     const [best] = entry.inspection.nBest;
-    return { text: best.text, sentences: [{ source: text, text: best.text }] };
+    yield { sentences: [{ source: text, text: best.text }], gaps: [""], done: 1 };
   }
 
   async inspect(request) {

@@ -185,8 +185,8 @@ function showTests() {
   byId("translate-tests").hidden = done === total;
   byId("translate-tests").textContent = isRunning ? say`Stop` : say`Translate the ${formatNumber(total, 0)} sentences of ${translate(name)}`;
   byId("tests-progress").hidden = !isRunning;
-  byId("tests-progress").max = total;
-  byId("tests-progress").value = done;
+  byId("tests-progress").max = otherRows ? 2 * total : total;
+  byId("tests-progress").value = rows.length + (otherRows?.length ?? 0);
   byId("tests-count").textContent = done === 0 ? "" : `${say`${formatNumber(done, 0)} of ${formatNumber(total, 0)} translated;`} ${otherRows ? say`the largest differences of chrF first` : say`the lowest chrF first`}`;
   byId("tests-pages").hidden = done <= TESTS_PER_PAGE;
   byId("tests-page").textContent = say`${first + 1} to ${Math.min(first + TESTS_PER_PAGE, done)}`;

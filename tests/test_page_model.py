@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import dataclasses
+import gzip
 import json
 import os
 import random
@@ -405,6 +406,43 @@ def test_the_engine_does_not_keep_the_file(trained):
 
 
 @needs_node
+def test_computations_use_the_same_memory_again_even_at_the_same_time(trained, lines):
+    data = {
+        "weights": encode_base64(export(trained)),
+        "kernels": read_kernels(),
+        "lines": lines[:2],
+    }
+    body = """const pause = () => new Promise((resolve) => { setImmediate(resolve); });
+        const [first, second] = input.lines.map((text) => {
+            const target = engine.search(engine.encode(text), []).nBest[0].ids;
+            return { text, target };
+        });
+        const { arena } = engine;
+        const calls = [
+            () => engine.leaveOutWords(first, pause),
+            () => ablateEach(engine, second, pause),
+            () => ablateEach(engine, first, pause),
+            () => arena.scope(() => engine.listWords({ ...second, word: 0 })),
+        ];
+        const { memory } = kernels.kernels;
+        const inUse = () => [arena.block, arena.end, kernels.end];
+        const size = () => [arena.blocks.length, memory.buffer.byteLength];
+        return (async () => {
+            const before = inUse();
+            const results = [];
+            for (const call of calls) {
+                results.push(await call());
+            }
+            const sizes = [size()];
+            const others = await Promise.all(calls.map((call) => call()));
+            return [results, others, before, inUse(), ...sizes, size()];
+        })();"""
+    results, others, before, after, *sizes = run_node(MAKE_ENGINE + body, data)
+    assert results == others
+    assert before == after and sizes[0] == sizes[1]
+
+
+@needs_node
 def test_what_has_no_answer_is_refused(trained, lines):
     data = {
         "weights": encode_base64(export(trained)),
@@ -484,6 +522,14 @@ def test_the_command_writes_a_page(trained, digits, tmp_path, capsys):
     assert corpora.read_tree(trained) == before
 
 
+def test_the_code_of_the_engine_is_small():
+    code = b"".join(
+        page_files.read_bytes(os.path.join(page_files.FOLDER, name))
+        for name in (*page_files.TRANSLATOR, page_files.KERNELS)
+    )
+    assert len(gzip.compress(code)) <= 15_000
+
+
 # The kernels
 
 
@@ -534,7 +580,8 @@ def test_the_kernels_multiply():
             const int8 = { data: Int8Array.from(w), shape, scale: floats(scale) };
             return [float32, int8].map((matrix) => {
                 const loaded = kernels.load(matrix);
-                const row = [...kernels.row(loaded, shape[0] - 1)];
+                const [weights, factor] = kernels.row(loaded, shape[0] - 1);
+                const row = Array.from(weights, (weight) => weight * factor);
                 return [[...kernels.product(floats(x), loaded, floats(bias))], row];
             });
         });""",

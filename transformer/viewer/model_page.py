@@ -21,6 +21,7 @@ from transformer.viewer.searches import RecentTranslator
 PAGE = "index.html"
 PART = "page.model.{}.js"
 PART_SIZE = 2**20 // 3 * 4  # characters of base64 for a megabyte
+PIECE_SIZE = 2**16  # likewise, of an element of the page
 
 
 def make_model_page(
@@ -68,7 +69,8 @@ def make_model_page(
             translator.restore(checkpoint)
             example = inspect_example(translator, examples, references)
     text = encode_base64(zlib.compress(exported, 9))
-    pieces = [text[i : i + PART_SIZE] for i in range(0, len(text), PART_SIZE)]
+    size = PART_SIZE if split else PIECE_SIZE
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
     parts = {
         PART.format(i + 1): f'modelParts.push("{piece}");\n'
         for i, piece in enumerate(pieces if split else [])

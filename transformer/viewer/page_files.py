@@ -18,6 +18,7 @@ from transformer.viewer.sentence_request import SentenceRequest
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
+    "memory.js",
     "german.js",
     "chinese.js",
     "say.js",
@@ -51,13 +52,10 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "attention.js",
     "main.js",
 )
-# The model in the page, which runs in a worker.
+# The model in the page, which runs in a worker: what translates, and what explains.
+TRANSLATOR = ("tokenizer.js", "weights.js", "kernels.js", "model.js", "search.js")
 ENGINE = (
-    "tokenizer.js",
-    "weights.js",
-    "kernels.js",
-    "model.js",
-    "search.js",
+    *TRANSLATOR,
     "verdict.js",
     "words.js",
     "doubts.js",
@@ -65,9 +63,9 @@ ENGINE = (
     "engine.js",
     "heads.js",
 )
-WORKER = (*ENGINE, "worker.js")
+WORKER = (*ENGINE, "memory.js", "worker.js")
 KERNELS = "kernels.wasm"
-WEIGHTS = '<script type="text/plain" class="weights">{}</script>\n'
+WEIGHTS = '<template class="weights">{}</template>\n'
 NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ALTERNATIVES_PER_WORD = 2  # of the best translation, on a frozen page
@@ -82,8 +80,9 @@ def make_page(data: Dict[str, Any], weights: Sequence[str] = ()) -> Tuple[str, s
         the model that runs in the page, from `model_page.py`; or {"server": true,
         "models": …, "example": …}: the page then asks its own server. "docs" is the
         address of the documentation as a site, which it links to, if there is one.
-      weights: those of the model that runs in the page: pieces of base64. Each has an
-        element of its own, since browsers hold a long text several times.
+      weights: those of the model that runs in the page: pieces of base64. Each has a
+        small element of its own, since browsers hold a long text, and all text of
+        scripts, several times.
     """
     script = "".join(read_file(name) for name in SCRIPTS)
     style = read_file("page.css")

@@ -128,9 +128,7 @@ def parser() -> cli.Parser:
 
 def make_script(engine: Engine) -> str:
     """Return the script of the worker."""
-    scripts = {name: page_files.read_file(name) for name in page_files.ENGINE}
-    for name in ("verdict.js", "words.js", "roles.js", "engine.js", "heads.js"):
-        del scripts[name]
+    scripts = {name: page_files.read_file(name) for name in page_files.TRANSLATOR}
     # The same search, but it waits for the model: onnxruntime-web returns promises.
     search = scripts["search.js"].replace("model.step(", "await model.step(")
     functions = re.compile(r"^(?=function (search|beam|greedy)\()", re.M)

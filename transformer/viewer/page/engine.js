@@ -21,6 +21,7 @@ class Engine {
     this.target = names.target === names.source ? this.source : new Vocabulary(tensors.get(names.target).data.slice());
     [names.source, names.target].forEach((name) => tensors.delete(name));
     this.model = new Transformer(settings, tensors, kernels);
+    this.arena = kernels.arena;
     this.searches = new Map(); // the latest ones
   }
 
@@ -67,7 +68,7 @@ class Engine {
       const { settings } = this;
       const limit = Math.max(source.length + 1 + settings.max_extra_length, prefix.length + 1);
       const options = { beamSize: settings.num_hypotheses, penalty: (length) => this.penalty(length), prefix };
-      const { hypotheses, nodes } = search(this.model, this.model.encode([...source, EOS], { off }), limit, options);
+      const { hypotheses, nodes } = this.arena.scope(() => search(this.model, this.model.encode([...source, EOS], { off }), limit, options));
       const nBest = hypotheses.map(({ ids, score }) => ({
         ids: this.target.stripSpecial(ids), score, text: this.target.decode(ids).split(/\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]/).join(" "),
       }));
@@ -223,7 +224,7 @@ class Engine {
     const { size } = this.target;
     const endsWord = (ids) => ids[ids.length - 1] === EOS || splitIntoWords(this.target, ids.slice(begin)).spans.length > 1;
     const memory = this.model.encode([...source, EOS]);
-    const [logits, normalizers, targetState] = this.model.decode([BOS, ...target.slice(0, end - 1)], memory);
+    const [logits, normalizers, targetState] = this.model.startFrom([BOS, ...target.slice(0, end - 1)], memory);
     let candidates = []; // { ids, logProb, parent: the hypothesis that it continues }
     let logProb = 0; // of the pieces of the word before a place
     for (let place = begin; place < end; place += 1) {
@@ -270,16 +271,16 @@ class Engine {
   }
 
   // How the log-probability of each target piece changes when the pieces of a source word
-  // are replaced by UNK: a row for each word. `pause` is awaited now and then; it throws if
-  // the result is no longer wanted.
+  // are replaced by UNK: a row for each word. `pause` is awaited after each word, with the
+  // rows so far; it throws if the result is no longer wanted.
   async leaveOutWords({ text, target }, pause = async () => {}) {
     const source = this.encodeSentence(text);
     this.checkIds(target);
-    const score = (ids) => this.scoreTarget(this.model.encode([...ids, EOS]), target);
+    const score = (ids) => this.arena.scope(() => this.scoreTarget(this.model.encode([...ids, EOS]), target));
     const logProbs = score(source);
     const rows = [];
     for (const [start, end] of splitIntoWords(this.source, source).spans) {
-      await pause();
+      await pause(rows);
       const changed = source.map((id, i) => (i >= start && i < end ? UNK : id));
       rows.push(score(changed).map((logProb, i) => logProb - logProbs[i]));
     }

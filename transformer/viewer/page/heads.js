@@ -85,7 +85,8 @@ function variance(numbers) {
 // The weights [D] of a piece in the output layer.
 function outputWeights(model, id) {
   const name = model.dialect.tied_embeddings ? model.settings.tables.decoder : "decoder/output/kernel";
-  return model.kernels.row(model.matrices.get(name), id);
+  const [weights, scale] = model.kernels.row(model.matrices.get(name), id);
+  return Float32Array.from(weights, (weight) => weight * scale);
 }
 
 // Translate with heads, [kind, layer, head] each, switched off: their output is zero. With a
@@ -114,10 +115,11 @@ function ablate(engine, { text, heads, prefix = [], target = null }) {
 async function ablateEach(engine, { text, target }, pause = async () => {}) {
   const source = engine.encodeSentence(text);
   engine.checkIds(target);
-  const { model, settings } = engine;
-  const whole = model.encode([...source, EOS]);
-  const logProb = (memory, off) => addUp(engine.scoreTarget(memory, target, off));
-  const expected = logProb(whole, new Map());
+  const { arena, model, settings } = engine;
+  const encode = (off) => model.encode([...source, EOS], { off });
+  const whole = arena.scope(() => copyMemory(encode())); // kept in pauses, in which others use the arena
+  const logProb = (off, isEncoder) => arena.scope(() => addUp(engine.scoreTarget(isEncoder ? encode(off) : whole, target, off)));
+  const expected = logProb(new Map(), false);
   const layers = { encoder: settings.encoder_blocks, decoder: settings.decoder_blocks, cross: settings.decoder_blocks };
   const changes = {};
   for (const [kind, count] of Object.entries(layers)) {
@@ -127,13 +129,17 @@ async function ablateEach(engine, { text, target }, pause = async () => {}) {
       for (let head = 0; head < settings.num_heads; head += 1) {
         await pause();
         const off = new Map([[attentionScope(kind, layer), [head]]]);
-        const memory = kind === "encoder" ? model.encode([...source, EOS], { off }) : whole;
-        row.push(logProb(memory, off) - expected);
+        row.push(logProb(off, kind === "encoder") - expected);
       }
       changes[kind].push(row);
     }
   }
   return changes;
+}
+
+// What the encoder has computed, in arrays of its own.
+function copyMemory(memory) {
+  return { ...memory, projected: memory.projected.map(({ keys, values }) => ({ keys: keys.slice(), values: values.slice() })) };
 }
 
 function addUp(numbers) {

@@ -1,8 +1,48 @@
 // What takes nearly all the time, products, attention and the softmax over the vocabulary: in
 // JavaScript, or in WebAssembly.
 
-// Both classes have the same methods. A matrix is [out, in]: { data, shape, scale }.
+const NO_NUMBERS = new Float32Array(0);
+const BLOCK = 2 ** 18;
+
+// Arrays of float32, from blocks that are used again: browsers free dead arrays late.
+class Arena {
+  constructor() {
+    this.blocks = [];
+    this.block = 0;
+    this.end = 0; // of what is taken of it
+  }
+
+  // An array with any values.
+  take(length) {
+    while (this.block < this.blocks.length && this.end + length > this.blocks[this.block].length) {
+      this.block += 1;
+      this.end = 0;
+    }
+    if (this.block === this.blocks.length) {
+      this.blocks.push(new Float32Array(Math.max(BLOCK, length)));
+    }
+    this.end += length;
+    return this.blocks[this.block].subarray(this.end - length, this.end);
+  }
+
+  // Run a function, then free what it took; its result is valid until the next array is taken.
+  scope(compute) {
+    const { block, end } = this;
+    try {
+      return compute();
+    } finally {
+      Object.assign(this, { block, end });
+    }
+  }
+}
+
+// Both classes have the same methods, which return arrays of the arena. A matrix is [out, in]:
+// { data, shape, scale }.
 class PlainKernels {
+  constructor() {
+    this.arena = new Arena();
+  }
+
   // Prepare a matrix for products.
   load(matrix) {
     return matrix;
@@ -14,7 +54,7 @@ class PlainKernels {
     const [outs, ins] = matrix.shape;
     const { data, scale } = matrix;
     const rows = x.length / ins;
-    const y = new Float32Array(rows * outs);
+    const y = this.arena.take(rows * outs);
     for (let row = 0; row < rows; row += 1) {
       for (let out = 0; out < outs; out += 1) {
         let sum = 0;
@@ -27,11 +67,10 @@ class PlainKernels {
     return y;
   }
 
-  // A row of a matrix, such as the vector of a piece: Float32Array [in].
+  // A row of a matrix, such as the vector of a piece: [weights [in], their scale].
   row(matrix, index) {
     const [, ins] = matrix.shape;
-    const factor = matrix.scale ? matrix.scale[index] : 1;
-    return Float32Array.from(matrix.data.subarray(index * ins, (index + 1) * ins), (weight) => weight * factor);
+    return [matrix.data.subarray(index * ins, (index + 1) * ins), matrix.scale ? matrix.scale[index] : 1];
   }
 
   // softmax(Q K^T / sqrt(d_k)) V for each head (equation 1): queries [Tq, D], keys and values
@@ -41,7 +80,7 @@ class PlainKernels {
     const width = queries.length / visible.length;
     const size = width / heads; // d_k
     const numKeys = keys.length / width;
-    const context = new Float32Array(queries.length);
+    const context = this.arena.take(queries.length).fill(0);
     for (let head = 0; head < heads; head += 1) {
       visible.forEach((visibleKeys, q) => {
         const columns = (x, row) => x.subarray(row * width + head * size, row * width + (head + 1) * size);
@@ -65,8 +104,6 @@ class PlainKernels {
     return Array.from({ length: rows }, (_, row) => logSumExp(x.subarray(row * size, (row + 1) * size)));
   }
 }
-
-const NO_BIAS = new Float32Array(0);
 
 // kernels.wat, assembled. The matrices are in the memory of WebAssembly, int8 ones as int8.
 // What is computed is copied there, and the result is copied back. The sides of a matrix are
@@ -98,50 +135,41 @@ class WasmKernels extends PlainKernels {
   product(x, { outs, ins, paddedOuts, paddedIns, isInt8, address, scales }, bias = null, least = -Infinity) {
     const rows = x.length / ins;
     const paddedRows = rows % 5 > 2 ? roundUp(rows, 5) : rows;
-    const { end } = this;
+    const y = this.arena.take(rows * outs);
+    const { end, kernels } = this;
     const inputs = this.allocate(4 * paddedRows * paddedIns);
     const biases = this.allocate(4 * paddedOuts);
-    const outputs = this.allocate(4 * paddedRows * paddedOuts);
-    const integers = this.allocate(2 * paddedRows * paddedIns);
-    const rowScales = this.allocate(4 * paddedRows);
+    const outputs = this.allocate(4 * 5 * paddedOuts); // of five rows
+    const integers = this.allocate(2 * 5 * paddedIns);
+    const rowScales = this.allocate(4 * 5);
     copyRows(x, ins, this.view(Float32Array, inputs, paddedRows * paddedIns), paddedIns);
-    copyRows(bias ?? NO_BIAS, outs, this.view(Float32Array, biases, paddedOuts), paddedOuts);
-    const { kernels } = this;
-    if (isInt8) { // 128 * limit * ins has to fit into int32
-      const limit = Math.min(32767, Math.floor((2 ** 31 - 1) / (128 * paddedIns)));
-      for (let row = 0; row < paddedRows; row += 1) {
-        kernels.quantize(inputs + 4 * row * paddedIns, integers + 2 * row * paddedIns, paddedIns, limit, rowScales + 4 * row);
-      }
-    }
+    copyRows(bias ?? NO_NUMBERS, outs, this.view(Float32Array, biases, paddedOuts), paddedOuts);
+    const results = this.view(Float32Array, outputs, 5 * paddedOuts);
+    const limit = Math.min(32767, Math.floor((2 ** 31 - 1) / (128 * paddedIns))); // 128 * limit * ins has to fit into int32
     for (let row = 0; row < paddedRows;) {
-      const areFive = paddedRows - row > 2;
-      const y = outputs + 4 * row * paddedOuts;
+      const count = paddedRows - row > 2 ? 5 : 1;
+      const start = inputs + 4 * row * paddedIns;
       if (isInt8) {
-        const kernel = areFive ? kernels.five_rows_int8 : kernels.one_row_int8;
-        kernel(integers + 2 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, least, scales, rowScales + 4 * row);
+        for (let i = 0; i < count; i += 1) {
+          kernels.quantize(start + 4 * i * paddedIns, integers + 16 * i, paddedIns, limit, rowScales + 4 * i, 16 * count);
+        }
+        const kernel = count === 5 ? kernels.five_rows_int8 : kernels.one_row_int8;
+        kernel(integers, address, biases, outputs, paddedOuts, paddedIns, least, scales, rowScales);
       } else {
-        const kernel = areFive ? kernels.five_rows_float32 : kernels.one_row_float32;
-        kernel(inputs + 4 * row * paddedIns, address, biases, y, paddedOuts, paddedIns, least);
+        const kernel = count === 5 ? kernels.five_rows_float32 : kernels.one_row_float32;
+        kernel(start, address, biases, outputs, paddedOuts, paddedIns, least);
       }
-      row += areFive ? 5 : 1;
+      copyRows(results, paddedOuts, y.subarray(row * outs, (row + count) * outs), outs);
+      row += count;
     }
     this.end = end; // free
-    if (outs === paddedOuts) {
-      return this.view(Float32Array, outputs, rows * outs).slice();
-    }
-    const y = new Float32Array(rows * outs);
-    for (let row = 0; row < rows; row += 1) {
-      y.set(this.view(Float32Array, outputs + 4 * row * paddedOuts, outs), row * outs);
-    }
     return y;
   }
 
   row({ ins, paddedIns, isInt8, address, scales }, index) {
-    if (!isInt8) {
-      return this.view(Float32Array, address + 4 * index * paddedIns, ins).slice();
-    }
-    const [scale] = this.view(Float32Array, scales + 4 * index, 1);
-    return new Float32Array(this.view(Int8Array, address + index * paddedIns, ins)).map((weight) => weight * scale);
+    return isInt8
+      ? [this.view(Int8Array, address + index * paddedIns, ins), this.view(Float32Array, scales + 4 * index, 1)[0]]
+      : [this.view(Float32Array, address + 4 * index * paddedIns, ins), 1];
   }
 
   attend(queries, { keys, values }, visible, heads, weights) {
@@ -151,14 +179,16 @@ class WasmKernels extends PlainKernels {
       return super.attend(queries, { keys, values }, visible, heads, weights);
     }
     const { end } = this;
-    const [query, key, value] = [queries, keys, values].map((x) => this.store(x));
+    const result = this.arena.take(queries.length).fill(0);
+    const [query, key, value, context] = [queries, keys, values, result].map((x) => this.store(x));
     const longest = roundUp(Math.max(...visible.map(({ length }) => length)), 4);
     const [indices, rows] = [this.allocate(4 * longest), this.allocate(4 * heads * longest)];
-    const context = this.store(new Float32Array(queries.length));
     visible.forEach((visibleKeys, q) => {
       const count = visibleKeys.length;
       const padded = roundUp(count, 4);
-      this.view(Int32Array, indices, count).set(visibleKeys);
+      const keyRows = this.view(Int32Array, indices, padded);
+      keyRows.set(visibleKeys);
+      keyRows.fill(visibleKeys[0], count);
       this.kernels.attend(query + 4 * q * width, key, value, indices, rows, context + 4 * q * width, count, padded, heads, size);
       for (let head = 0; weights && head < heads; head += 1) {
         const start = (head * visible.length + q) * (keys.length / width);
@@ -166,7 +196,8 @@ class WasmKernels extends PlainKernels {
       }
     });
     this.end = end; // free
-    return this.view(Float32Array, context, queries.length).slice();
+    result.set(this.view(Float32Array, context, queries.length));
+    return result;
   }
 
   logSumExp(x, rows) {
@@ -209,16 +240,17 @@ class WasmKernels extends PlainKernels {
   }
 }
 
-// Copy rows into longer rows, and fill the rest with zeros.
-function copyRows(from, width, to, paddedWidth) {
-  if (width === paddedWidth) {
-    to.set(from);
+// Copy rows into longer or shorter ones. What is longer is filled with zeros.
+function copyRows(from, fromWidth, to, toWidth) {
+  if (fromWidth === toWidth) {
+    to.set(from.subarray(0, to.length));
     to.fill(0, from.length);
     return;
   }
   to.fill(0);
-  for (let row = 0; row < from.length / width; row += 1) {
-    to.set(from.subarray(row * width, (row + 1) * width), row * paddedWidth);
+  const width = Math.min(fromWidth, toWidth);
+  for (let row = 0; row < Math.min(from.length / fromWidth, to.length / toWidth); row += 1) {
+    to.set(from.subarray(row * fromWidth, row * fromWidth + width), row * toWidth);
   }
 }
 

@@ -2,11 +2,11 @@
 // (figure 1). It is written like model.py and modules.py, with the same names and the same
 // steps, but it only translates: there is no dropout, and no padding to be masked.
 //
-// A tensor [T, D] is a Float32Array with T rows of D numbers. `visible` is the mask: for
-// each query, the indices of the keys that it may attend to. A probe looks inside, as in
-// modules.py: of its maps, all by scope name, `weights`, `heads` and `sums` receive what the
-// sub-layers compute, and `off` has the heads of each attention whose output is zero. None of
-// them has to be there.
+// A tensor [T, D] is a Float32Array with T rows of D numbers, from the arena: the caller frees
+// it. `visible` is the mask: for each query, the indices of the keys that it may attend to. A
+// probe looks inside, as in modules.py: of its maps, all by scope name, `weights`, `heads` and
+// `sums` receive what the sub-layers compute, and `off` has the heads of each attention whose
+// output is zero. Each may be missing.
 
 class Transformer {
   // settings, tensors: from readWeights. kernels: PlainKernels or WasmKernels.
@@ -14,6 +14,7 @@ class Transformer {
     this.settings = settings;
     this.dialect = settings.dialect;
     this.kernels = kernels;
+    this.arena = kernels.arena;
     this.vectors = new Map(); // Float32Array [D]; or [positions, D]
     this.matrices = new Map(); // [out, in]
     for (const [name, tensor] of tensors) {
@@ -31,80 +32,90 @@ class Transformer {
   encode(source, probe = {}) {
     const positions = source.map((_, i) => i);
     const visible = source.map(() => positions);
-    let x = this.embed(source, "encoder", positions); // [S, D]
+    const x = this.embed(source, "encoder", positions); // [S, D]
     for (let i = 0; i < this.settings.encoder_blocks; i += 1) {
       const scope = `encoder/block_${i}`;
-      [x] = this.attentionSublayer(x, null, NO_KEYS, visible, `${scope}/self_attention`, probe);
-      x = this.feedforwardSublayer(x, `${scope}/feedforward`, probe);
+      this.update(x, () => this.attentionSublayer(x, null, null, visible, `${scope}/self_attention`, probe));
+      this.update(x, () => this.feedforwardSublayer(x, `${scope}/feedforward`, probe));
     }
-    x = this.normalizeStack(x, "encoder");
+    this.update(x, () => this.normalizeStack(x, "encoder"));
     const blocks = Array.from({ length: this.settings.decoder_blocks });
     return { length: source.length, off: probe.off, projected: blocks.map((_, i) => this.keysAndValues(x, `decoder/block_${i}/cross_attention`)) };
   }
 
   // The decoder on a whole target: ids [T], BOS and the pieces → [logits [T, V] of the next,
-  // their normalizers [T], the state of a search whose T hypotheses have read 1 … T of them].
-  // A log-probability is the logit minus the normalizer.
-  decode(targetIn, memory, probe = {}) {
+  // their normalizers [T]]. A log-probability is the logit minus the normalizer.
+  decode(targetIn, memory, probe = {}, caches = []) {
     const positions = targetIn.map((_, i) => i);
-    const visible = positions.map((position) => positions.slice(0, position + 1)); // causal
-    const past = Array(this.settings.decoder_blocks).fill(NO_KEYS);
-    const [states, present] = this.decoderStates(targetIn, positions, memory, past, visible, probe);
-    return [...this.computeLogits(states, targetIn.length), { memory, ancestors: visible, past: present }];
+    const visible = causalMask(targetIn);
+    const states = this.decoderStates(targetIn, positions, memory, caches, visible, probe);
+    return this.computeLogits(states, targetIn.length);
   }
 
   // The state of a search before its first step, with one hypothesis.
   startSearch(memory) {
-    return { memory, ancestors: [[]], past: Array(this.settings.decoder_blocks).fill(NO_KEYS) };
+    return { memory, ancestors: [[]], caches: this.makeCaches() };
+  }
+
+  // The same, and the state of a search whose T hypotheses have read 1 … T of the pieces.
+  startFrom(targetIn, memory) {
+    const caches = this.makeCaches();
+    return [...this.decode(targetIn, memory, {}, caches), { memory, ancestors: causalMask(targetIn), caches }];
+  }
+
+  makeCaches() {
+    return Array.from({ length: this.settings.decoder_blocks }, () => new Cache(this.settings.d_model));
   }
 
   // One decoding step of K hypotheses: ids [K], their newest pieces; parents [K], the
   // hypotheses of the previous step that they continue → [logits [K, V], their normalizers [K],
-  // the next state].
+  // the next state, in which the logits are valid until its own step].
   // Hypotheses share the keys of the pieces that they have in common: `ancestors` has the
-  // indices of the keys in the past of each. Those of no hypothesis any more are dropped.
-  step(ids, parents, { memory, ancestors, past }) {
-    const kept = [...new Set(parents.flatMap((parent) => ancestors[parent]))];
+  // indices of the keys in the caches of each. Those of no hypothesis any more are dropped.
+  step(ids, parents, { memory, ancestors, caches }) {
+    const kept = [...new Set(parents.flatMap((parent) => ancestors[parent]))].sort((a, b) => a - b);
     const index = new Map(kept.map((key, i) => [key, i]));
     const visible = ids.map((_, k) => [...ancestors[parents[k]].map((key) => index.get(key)), kept.length + k]);
     const positions = parents.map((parent) => ancestors[parent].length);
-    const width = this.settings.d_model;
-    const pruned = past.map(({ keys, values }) => ({ keys: selectRows(keys, kept, width), values: selectRows(values, kept, width) }));
-    const [states, present] = this.decoderStates(ids, positions, memory, pruned, visible, { off: memory.off });
-    return [...this.computeLogits(states, ids.length), { memory, ancestors: visible, past: present }];
+    caches.forEach((cache) => cache.keep(kept));
+    const compute = () => this.computeLogits(this.decoderStates(ids, positions, memory, caches, visible, { off: memory.off }), ids.length);
+    return [...this.arena.scope(compute), { memory, ancestors: visible, caches }];
   }
 
   // The decoder's blocks, on a whole target and in each step of a search.
-  decoderStates(ids, positions, memory, past, visible, probe) {
+  decoderStates(ids, positions, memory, caches, visible, probe) {
     const all = Array.from({ length: memory.length }, (_, i) => i);
     const visibleSource = ids.map(() => all);
-    const presents = [];
-    let x = this.embed(ids, "decoder", positions); // [T, D]
+    const x = this.embed(ids, "decoder", positions); // [T, D]
     for (let i = 0; i < this.settings.decoder_blocks; i += 1) {
       const scope = `decoder/block_${i}`;
-      let present;
-      [x, present] = this.attentionSublayer(x, null, past[i], visible, `${scope}/self_attention`, probe);
-      presents.push(present);
-      [x] = this.attentionSublayer(x, memory.projected[i], NO_KEYS, visibleSource, `${scope}/cross_attention`, probe);
-      x = this.feedforwardSublayer(x, `${scope}/feedforward`, probe);
+      this.update(x, () => this.attentionSublayer(x, null, caches[i], visible, `${scope}/self_attention`, probe));
+      this.update(x, () => this.attentionSublayer(x, memory.projected[i], null, visibleSource, `${scope}/cross_attention`, probe));
+      this.update(x, () => this.feedforwardSublayer(x, `${scope}/feedforward`, probe));
     }
-    return [this.normalizeStack(x, "decoder"), presents];
+    return this.normalizeStack(x, "decoder");
   }
 
-  // Multi-head attention, then add and normalize (section 3.2.2). keys: the keys and values
-  // of the memory, or null for self-attention, whose keys follow those of `past`.
-  attentionSublayer(inputs, keys, past, visible, scope, probe) {
+  // Replace x by what a sub-layer computes of it, and free all else that the sub-layer took.
+  update(x, sublayer) {
+    x.set(this.arena.scope(sublayer));
+  }
+
+  // Multi-head attention, then add and normalize (section 3.2.2). memory: its keys and values,
+  // or null for self-attention, whose keys and values go to the cache, if there is one.
+  attentionSublayer(inputs, memory, cache, visible, scope, probe) {
     const x = this.normalizeInputs(inputs, scope);
     const queries = this.project(x, `${scope}/q`);
-    const present = keys || appendKeys(past, this.keysAndValues(x, scope));
+    const own = memory ?? this.keysAndValues(x, scope);
+    const present = cache ? cache.append(own) : own;
     const heads = this.settings.num_heads;
     const weights = probe.weights && new Float32Array(heads * visible.length * (present.keys.length / this.settings.d_model));
     const context = this.kernels.attend(queries, present, visible, heads, weights);
     probe.off?.get(scope)?.forEach((head) => clearHead(context, head, heads, visible.length));
     probe.weights?.set(scope, weights); // [H, Tq, Tk]
-    probe.heads?.set(scope, { queries, ...present, context });
+    probe.heads?.set(scope, mapValues({ queries, ...present, context }, (tensor) => tensor.slice()));
     const outputs = this.dialect.output_projection ? this.dense(context, `${scope}/o`) : context;
-    return [this.addAndNormalize(inputs, outputs, scope, probe), present];
+    return this.addAndNormalize(inputs, outputs, scope, probe);
   }
 
   // max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
@@ -133,9 +144,10 @@ class Transformer {
   }
 
   addAndNormalize(inputs, outputs, scope, probe) {
-    const sum = Float32Array.from(inputs);
+    const sum = this.arena.take(inputs.length);
+    sum.set(inputs);
     addTo(sum, 0, outputs, 1);
-    probe.sums?.set(scope, sum);
+    probe.sums?.set(scope, sum.slice());
     return this.dialect.norm === "after" ? this.normalize(sum, `${scope}/ln`) : sum;
   }
 
@@ -148,7 +160,7 @@ class Transformer {
     const gamma = this.vectors.get(`${scope}/gamma`);
     const beta = this.vectors.get(`${scope}/beta`);
     const width = gamma.length;
-    const y = new Float32Array(x.length);
+    const y = this.arena.take(x.length);
     for (let start = 0; start < x.length; start += width) {
       let [sum, squares] = [0, 0]; // float64, so that the difference below is exact
       for (let i = start; i < start + width; i += 1) {
@@ -170,12 +182,13 @@ class Transformer {
     const { dialect, settings } = this;
     const width = settings.d_model;
     const table = this.matrices.get(settings.tables[stack]);
-    const x = new Float32Array(ids.length * width);
+    const x = this.arena.take(ids.length * width).fill(0);
     const add = (row, vector, factor) => addTo(x, row * width, vector, factor);
     ids.forEach((id, row) => {
       const isStart = dialect.begins_with_zeros && stack === "decoder" && positions[row] === 0;
       if (!isStart) {
-        add(row, this.kernels.row(table, id), Math.sqrt(width));
+        const [weights, scale] = this.kernels.row(table, id);
+        add(row, weights, scale * Math.sqrt(width));
       }
       if (dialect.target_space && stack === "encoder") {
         add(row, this.vectors.get("encoder/target_space"), 1);
@@ -213,23 +226,44 @@ class Transformer {
   }
 }
 
-const NO_KEYS = { keys: new Float32Array(0), values: new Float32Array(0) };
-
-function appendKeys(past, later) {
-  return { keys: concatenate(past.keys, later.keys), values: concatenate(past.values, later.values) };
+// For each position of a target, those that it may attend to.
+function causalMask(targetIn) {
+  const positions = targetIn.map((_, i) => i);
+  return positions.map((position) => positions.slice(0, position + 1));
 }
 
-function selectRows(x, rows, width) {
-  const y = new Float32Array(rows.length * width);
-  rows.forEach((row, i) => y.set(x.subarray(row * width, (row + 1) * width), i * width));
-  return y;
-}
+// The keys and values that a search keeps of self-attention: rows [D].
+class Cache {
+  constructor(width) {
+    this.width = width; // D
+    this.length = 0; // of what is in use
+    this.keys = NO_NUMBERS;
+    this.values = NO_NUMBERS;
+  }
 
-function concatenate(first, second) {
-  const both = new Float32Array(first.length + second.length);
-  both.set(first);
-  both.set(second, first.length);
-  return both;
+  // Append rows; return all of them.
+  append(rows) {
+    const start = this.length;
+    this.length += rows.keys.length;
+    for (const name of ["keys", "values"]) {
+      if (this.length > this[name].length) {
+        const longer = new Float32Array(2 * this.length);
+        longer.set(this[name]);
+        this[name] = longer;
+      }
+      this[name].set(rows[name], start);
+    }
+    return { keys: this.keys.subarray(0, this.length), values: this.values.subarray(0, this.length) };
+  }
+
+  // Keep only some rows, in ascending order.
+  keep(rows) {
+    const { width } = this;
+    for (const x of [this.keys, this.values]) {
+      rows.forEach((row, i) => row > i && x.copyWithin(i * width, row * width, (row + 1) * width));
+    }
+    this.length = rows.length * width;
+  }
 }
 
 // Set the columns of a head to zero: x [rows, D].

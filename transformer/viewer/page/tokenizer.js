@@ -21,10 +21,13 @@ class Vocabulary {
     this.unknownText = textOf(trainer, 44, " \u2047 "); // ⁇
     this.addsSpace = numberOf(normalizer, 3, 1) === 1;
     this.rules = new CharacterMap((normalizer.get(2) || [new Uint8Array(0)])[0]);
-    const pieces = model.get(1).map(readMessage);
-    this.pieces = pieces.map((piece) => textOf(piece, 1, ""));
-    this.scores = pieces.map((piece) => (piece.has(2) ? floatOf(piece.get(2)[0]) : 0));
-    this.types = pieces.map((piece) => numberOf(piece, 3, TYPES.normal));
+    [this.pieces, this.scores, this.types] = [[], [], []];
+    for (const piece of model.get(1).values()) {
+      const fields = readMessage(piece);
+      this.pieces.push(textOf(fields, 1, ""));
+      this.scores.push(fields.has(2) ? floatOf(fields.get(2)[0]) : 0);
+      this.types.push(numberOf(fields, 3, TYPES.normal));
+    }
     this.size = this.pieces.length;
     this.ids = new Map(this.pieces.map((piece, id) => [piece, id])
       .filter(([, id]) => this.types[id] === TYPES.normal));
@@ -255,6 +258,8 @@ function decodeTolerantly(bytes) {
   return text;
 }
 
+const textDecoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
 function bytesToText(bytes) {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+  return textDecoder.decode(bytes);
 }

@@ -7,7 +7,7 @@ const TENSOR_TYPES = { F32: Float32Array, F16: Uint16Array, I8: Int8Array, U8: U
 function readWeights(file) {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const start = 8 + Number(view.getBigUint64(0, true));
-  const { __metadata__: metadata, ...entries } = JSON.parse(bytesToText(file.subarray(8, start)));
+  const { __metadata__: metadata, ...entries } = JSON.parse(bytesToText(file.slice(8, start)));
   const tensors = new Map();
   for (const [name, { dtype, shape, data_offsets: [begin, end] }] of Object.entries(entries)) {
     const Type = TENSOR_TYPES[dtype];

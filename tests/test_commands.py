@@ -44,6 +44,7 @@ NOT_RUN = {
     r"tools/peers/peers\.py": "it fetches tensor2tensor",
     r"tools/bench/page/measure_page\.py": "it needs engines from npm",
     r"tools/bench/page/compare_ids\.py": "it translates a whole split twice",
+    r"tools/bench/page/measure_memory\.py": "it needs a browser, and minutes",
     r"tools/bench/service\.py": "it measures a service that runs",
     r"tools/bench/libretranslate\.py": "it installs LibreTranslate",
     r"tools/bench/engines\.py": "it refuses a model that learned nothing",

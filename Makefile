@@ -79,6 +79,8 @@ demo: $(VENV)/installed
 	@echo "Settings, checkpoints, events, scores and translations: $(LOGDIR)"
 	@echo "Translate your own: echo 'Ein Satz.' |" \
 	  "$(BIN)/python scripts/translate.py --logdir $(LOGDIR)"
+	@echo "See how it translates, in a browser:" \
+	  "$(BIN)/python scripts/page.py --logdir $(LOGDIR) --out page.html"
 
 test: $(VENV)/installed
 	$(RUN_TESTS) $(PYTEST)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 
 import corpora
 import pytest
@@ -294,6 +295,21 @@ def test_the_program_lists_and_completes_its_commands(capsys):
     assert "unknown command trian; did you mean train?" in line
     line = corpora.refusal(capsys, "completion", "fish")
     assert "expected bash or zsh, got 'fish'" in line
+
+
+def test_a_python_without_the_packages_is_refused_in_one_line(monkeypatch, capsys):
+    def import_module(name):
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    importlib = types.SimpleNamespace(import_module=import_module)
+    monkeypatch.setattr(program, "importlib", importlib)
+    package = "sentencepiece"
+    line = corpora.refusal(capsys, "translate", "--logdir", "x")
+    for word in (package, sys.executable, "activate", "pip install"):
+        assert word in line
+    package = "transformer.text"  # a bug
+    with pytest.raises(ModuleNotFoundError):
+        program.main(["translate"])
 
 
 def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):

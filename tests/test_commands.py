@@ -35,6 +35,7 @@ NOT_RUN = {
     r"docs/walkthrough/run\.py": "test_walkthrough",
     r"(bash )?examples/(?!print_attention|serving_client)": "test_examples",
     r"scripts/serve\.py --": "it serves until it is stopped: test_serve",
+    r"-m http\.server": "it serves until it is stopped",
     r"curl ": "to a service that runs: test_serve",
     r"docker ": "it fetches an image",
     r"-m tf2onnx\.convert": "test_elsewhere",

@@ -746,9 +746,52 @@ def test_paper_shows_where_it_comes_from(page):
     page.run("byId('tree').style.width = '300px'")
     width = "document.querySelector('#tree svg').getBoundingClientRect().width"
     assert page.run(width) <= 300
+    assert page.run(style.format("#bars", "printColorAdjust")) == "exact"
+    page.run("globalThis.isOnline = () => false; showPrinted()")
+    assert page.run("location.href") not in page.run("byId('printed').innerText")
     page.call("Emulation.setEmulatedMedia", media="")
     page.run("dispatchEvent(new Event('afterprint'))")
     assert page.run(style.format("#printed", "display")) == "none"
+
+
+def test_paper_has_the_numbers_of_the_open_tab_or_nothing(page):
+    display = "getComputedStyle(byId('why')).display"
+    page.run("chooseTab('inside')")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.run(display) == "none"  # "Reading the head …"
+    page.until("byId('chain').children.length === 5")
+    assert page.run("scrollY") == 0
+    assert page.run(display) != "none"
+    page.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_paper_has_the_ribbons_of_the_step(page):
+    display = "getComputedStyle(byId('stage')).display"
+    for step, shown in ("null", "none"), ("2", "block"):
+        page.run(f"view.step = {step}; show(); dispatchEvent(new Event('beforeprint'))")
+        drawn = page.run("byId('lines').clientWidth")
+        page.call("Emulation.setEmulatedMedia", media="print")
+        assert page.run(display) == shown
+        if shown == "block":
+            assert abs(page.run("byId('lines').clientWidth") - drawn) <= 1
+        page.call("Emulation.setEmulatedMedia", media="")
+        page.run("dispatchEvent(new Event('afterprint'))")
+
+
+def test_the_link_is_copied_without_https_and_a_file_says_where_it_leads(page):
+    page.run(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined });"
+        "addEventListener('copy', () => {"
+        " page.copied = document.activeElement.value; });"
+        "byId('link').focus()"
+    )
+    page.run("copyLink()")
+    assert page.run("page.copied === location.href")
+    assert page.run("document.activeElement.id") == "link"
+    status = "byId('status').textContent"
+    assert page.run(status) == "The link has been copied."
+    page.run("globalThis.isOnline = () => false; copyLink()")
+    assert page.run(status).startswith("The link has been copied. It opens this file")
 
 
 def test_the_beam_tree_is_as_wide_as_the_page(page):

@@ -199,6 +199,20 @@ def test_a_line_can_be_split_into_sentences(run):
     assert run(b" \n", "--split", warned=["1 empty (of the sentences)"]) == b"\n"
 
 
+def test_lines_with_several_sentences_are_counted_unless_they_are_split(run, tmp_path):
+    path = tmp_path / "text"
+    text = b"1 2!\n3 4? 5 6!\n7 8\n1 2! 3 4!\n"
+    path.write_bytes(text)
+    counted = (
+        "2 with several sentences translated as one (the first is line 2; --split "
+        "translates each)"
+    )
+    translations = run(text, warned=[counted, "3 with unknown pieces"])
+    assert run(b"", "--input", str(path)) == translations
+    split = run(text, "--split", warned=["5 with unknown pieces (of the sentences)"])
+    assert split != translations
+
+
 def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):
     raw_input, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
     path.write_text("7 7\n\n9\n")
@@ -249,8 +263,9 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
         (["--n_best", "5"], ["n_best", "5", "4", "raise beam_size"]),
         (["--checkpoint", "7"], ["7", "240"]),
         (["--split", "--scores"], ["expected --split or --scores, got both"]),
+        ([__file__], [f"{__file__} is a file", f"< {__file__}", "--input"]),
     ],
-    ids="_".join,
+    ids=lambda words: os.path.basename("_".join(words)),
 )
 def test_settings_are_refused(trained, monkeypatch, capsys, flags, words):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n\n")))

@@ -9,11 +9,17 @@
 
 import importlib
 import sys
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from transformer import __version__
 from transformer.commands import cli
-from transformer.commands.terminal import COMMANDS, PROGRAM, make_warn, print_lines
+from transformer.commands.terminal import (
+    COMMANDS,
+    PROGRAM,
+    command_name,
+    make_warn,
+    print_lines,
+)
 from transformer.runtime.errors import REFUSED
 from transformer.runtime.names import describe_unknown
 
@@ -65,16 +71,36 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the command named by the first word, with the words after it.
 
     Raises:
-      SystemExit: with the status of the command; 2 if the command is unknown.
+      SystemExit: with the status of the command; 2 if the command is unknown, or a
+        package that all commands need is not installed.
     """
     name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in COMMANDS:
-        module = importlib.import_module("transformer." + COMMANDS[name].module)
+        module = import_command(name)
         cli.main(module.parser(), module.run, arguments, COMMANDS[name].advice)
         return
     cli.prepare_streams()
     with cli.ignore_closed_output():
         print_about(name, arguments)
+
+
+def import_command(name: str) -> Any:
+    """Import the module of a command; refuse a Python without its packages.
+
+    Raises:
+      SystemExit: with status 2 if one is not installed.
+    """
+    try:
+        return importlib.import_module("transformer." + COMMANDS[name].module)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.split(".")[0] == "transformer":
+            raise
+        make_warn(command_name(name))(
+            f"{error.name} is not installed for {sys.executable}: activate the "
+            "environment (after make demo: source .venv/bin/activate), or install the "
+            "packages: pip install -e ."
+        )
+        sys.exit(REFUSED)
 
 
 def print_about(name: str, arguments: List[str]) -> None:

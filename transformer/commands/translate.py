@@ -12,6 +12,9 @@
 score, and the pairs of words that correspond, source-target, counted from 0, such as
 0-0 2-1. transformer-tf align chooses the attention from which the pairs are taken.
 
+    transformer-tf translate --logdir logs/sample --split < letter.de > letter.en
+    transformer-tf translate --logdir logs/sample --input letter.de > letter.en
+
 A model that was trained on sentences loses the second of two in a line: --split
 translates each sentence by itself, in some 300 languages with sentencex (the extra
 `sentences`), in German and English without it.
@@ -43,6 +46,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -87,6 +91,8 @@ CHUNK = 2000  # lines read before they are translated, sorted by length
 SHARD_LINES = 20000
 POLL = 1.0  # seconds between two looks at worker processes
 RESTARTS = 10  # of each worker on a Ray cluster
+# The end of a sentence that something follows, perhaps.
+END_INSIDE = re.compile(r"[.!?…]\W*\s\S|[。！？]\W*\w")
 PATIENCE = 10.0  # seconds that workers have to end when all shards are finished
 
 
@@ -141,6 +147,30 @@ class Columns(NamedTuple):
     numbers: bool = False  # of the lines
     scores: bool = False
     alignments: bool = False  # word pairs
+
+
+class SentenceCounter:
+    """Counts the lines with several sentences.
+
+    Attributes:
+      num_lines: how many there are.
+      first: the number of the first one; 0: there is none.
+    """
+
+    def __init__(self, language: str):
+        self.num_lines = self.first = 0
+        self._language = language
+
+    def count(self, lines: Iterable[str], first_line: int = 1) -> Iterator[str]:
+        """Yield the lines, of which the first has this number, and count them."""
+        for line_number, line in enumerate(lines, first_line):
+            if (
+                END_INSIDE.search(line)
+                and len(sentences.split(line, self._language)) > 1
+            ):
+                self.num_lines += 1
+                self.first = self.first or line_number
+            yield line
 
 
 def translate_sentences(
@@ -293,7 +323,10 @@ def add_shards(parser: cli.Parser) -> None:
         help="translate --input into this folder; processes may share it",
     )
     group.add_argument(
-        "--input", type=cli.path, metavar="FILE", help="plain text in UTF-8"
+        "--input",
+        type=cli.path,
+        metavar="FILE",
+        help="plain text in UTF-8; without --shards, instead of standard input",
     )
     group.add_argument(
         "--shard_lines",
@@ -354,7 +387,13 @@ def refuse_shards(args: argparse.Namespace) -> None:
     """Raise ValueError for flags that contradict `--shards`, or need it."""
     if not (args.logdir or args.join):
         raise ValueError("--logdir is missing: which model should translate?")
-    flags = ("input", "shard_lines", "workers", "ray", "join")
+    for logdir in args.logdir or []:
+        if os.path.isfile(logdir):
+            raise ValueError(
+                f"--logdir: {logdir} is a file, but expected log directories: to "
+                f"translate it, type < {logdir}, or --input {logdir}"
+            )
+    flags = ("shard_lines", "workers", "ray", "join")
     if not args.shards:
         for name in flags:
             if getattr(args, name):
@@ -413,14 +452,17 @@ def open_models(
         if args.split:
             warn_of_simple_rules(args.warn)
             translate = functools.partial(
-                translate_sentences,
-                translator,
-                languages=read_languages(models[0][0].data) or ("", ""),
+                translate_sentences, translator, languages=languages_of(models)
             )
         if args.alignments:
             warn_of_default_head(translator, args.warn)
             translate = functools.partial(translate, alignments=True)
         yield translator, translate
+
+
+def languages_of(models: Sequence[Tuple[hparams.HParams, str]]) -> Sequence[str]:
+    """Return the languages of source and target; "" if they are unknown."""
+    return read_languages(models[0][0].data) or ("", "")
 
 
 def choose_columns(args: argparse.Namespace) -> Columns:
@@ -433,13 +475,20 @@ def choose_columns(args: argparse.Namespace) -> Columns:
 
 
 def warn_of_odd_lines(
-    args: argparse.Namespace, reader: TolerantReader, translator: AnyTranslator
+    args: argparse.Namespace,
+    reader: TolerantReader,
+    several: SentenceCounter,
+    translator: AnyTranslator,
 ) -> None:
     """Report odd lines, and translations at their length limit, in one line."""
     whose = " (of the sentences)" if args.split else ""
-    report = reader.report(
-        {name + whose: count for name, count in translator.unusual_lines.items()}
-    )
+    counts = {name + whose: count for name, count in translator.unusual_lines.items()}
+    if not args.split:
+        first = f"the first is line {several.first}; --split translates each"
+        counts[f"with several sentences translated as one ({first})"] = (
+            several.num_lines
+        )
+    report = reader.report(counts)
     if report:
         args.warn(report)
 
@@ -460,23 +509,43 @@ def run(args: argparse.Namespace) -> Optional[int]:
             return run_workers(args, models, progress)
         translate_shards(args, models, progress)
         return None
-    is_terminal = sys.stdin.isatty()
-    stdin = sys.stdin.buffer
+    with contextlib.ExitStack() as stack:
+        stdin: Any = sys.stdin.buffer
+        if args.input:
+            stdin = stack.enter_context(open(args.input, "rb"))
+        translate_stream(args, models, stdin)
+    return None
+
+
+def translate_stream(
+    args: argparse.Namespace,
+    models: List[Tuple[hparams.HParams, str]],
+    stdin: IO[bytes],
+) -> None:
+    """Translate a file or standard input to standard output.
+
+    Args:
+      args: the parsed arguments.
+      models: (settings, log directory) of each model.
+      stdin: the lines to translate.
+    """
+    is_terminal = not args.input and sys.stdin.isatty()
     reader = TolerantReader()
+    several = SentenceCounter(languages_of(models)[0])
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     by_line = is_terminal or args.stream
     if by_line:
         hp, logdir = models[0]
         models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
     lines = reader.read(ask(stdin) if is_terminal else stdin)
+    lines = lines if args.split else several.count(lines)
     with open_models(args, models) as (translator, translate):
         write_translations(
             translate_chunks(translate, lines, 1 if by_line else CHUNK, prefixes),
             sys.stdout.buffer,
             choose_columns(args),
         )
-    warn_of_odd_lines(args, reader, translator)
-    return None
+    warn_of_odd_lines(args, reader, several, translator)
 
 
 # --- Shards ---------------------------------------------------------------------------
@@ -553,6 +622,7 @@ def translate_shards(
         show_progress(progress, len(plan.shards), 0)
         return
     reader = TolerantReader()
+    several = SentenceCounter(languages_of(models)[0])
     with open_models(args, models) as (any_translator, translate):
         translator: Any = any_translator
         checkpoints = list(map(describe_checkpoint, translator.checkpoints))
@@ -562,12 +632,13 @@ def translate_shards(
             if models[0][0].search == "sample":
                 translator.start_at(first_line - 1)
             lines = reader.read(raw_lines, first_line)
+            lines = lines if args.split else several.count(lines, first_line)
             chunks = translate_chunks(translate, lines, CHUNK)
             write_translations(chunks, output, choose_columns(args))
 
         show = functools.partial(show_progress, progress, len(plan.shards))
         shards.translate_missing(plan, translate_lines, args.warn, show)
-    warn_of_odd_lines(args, reader, translator)
+    warn_of_odd_lines(args, reader, several, translator)
 
 
 def show_progress(

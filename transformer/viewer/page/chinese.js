@@ -29,6 +29,7 @@ const CHINESE = {
   "Heat map of {0}, layer {1}.": "{0} 的热图，第 {1} 层。",
   "Hide the tree": "隐藏搜索树",
   "In the other model: {0}": "在另一个模型中：{0}",
+  "It opens this file on this machine. Elsewhere, put what stands from # on behind the address of your own copy.": "它打开的是这台机器上的这个文件。在别处，请把从 # 开始的部分接在你自己那份文件的地址后面。",
   "It is the {0} of the n best: its score {1} lost to {2}.": "它是 n 个最佳译文中的{0}：得分 {1} 输给 {2}。",
   "It matters most for {0}": "对 {0} 影响最大",
   "Its longest phrases that are in training pairs:": "句子中出现在训练句对里的最长词组：",

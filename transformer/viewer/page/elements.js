@@ -48,6 +48,30 @@ function itemsOf(element) {
   return [...element.querySelectorAll("button, select, [role='button']")];
 }
 
+// Whether others can open the address of the page.
+function isOnline() {
+  return location.protocol.startsWith("http");
+}
+
+// Copy a text; return whether that worked. Without HTTPS, browsers let a page copy only what is
+// selected.
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const focused = document.activeElement;
+    const field = makeElement("textarea", { class: "unseen" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    focused.focus({ preventScroll: true });
+    return isCopied;
+  }
+}
+
 // A group of buttons is one tab stop; the arrow keys move between them.
 function setTabStop(items, stop) {
   items.forEach((item) => { item.tabIndex = item === stop ? 0 : -1; });

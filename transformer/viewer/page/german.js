@@ -29,6 +29,7 @@ const GERMAN = {
   "Heat map of {0}, layer {1}.": "Heatmap von {0}, Schicht {1}.",
   "Hide the tree": "Baum ausblenden",
   "In the other model: {0}": "Im anderen Modell: {0}",
+  "It opens this file on this machine. Elsewhere, put what stands from # on behind the address of your own copy.": "Er öffnet diese Datei auf diesem Rechner. Anderswo gehört, was ab # steht, hinter die Adresse deiner eigenen Kopie.",
   "It is the {0} of the n best: its score {1} lost to {2}.": "Sie steht an {0} Stelle der n besten: Ihre Bewertung {1} unterlag {2}.",
   "It matters most for {0}": "Am wichtigsten für {0}",
   "Its longest phrases that are in training pairs:": "Seine längsten Wortfolgen, die in Trainingspaaren stehen:",

@@ -134,12 +134,9 @@ function swapModels() {
 
 async function copyLink() {
   writeLink();
-  try {
-    await navigator.clipboard.writeText(location.href);
-    showStatus(say`The link has been copied.`);
-  } catch {
-    showStatus(say`The address bar has the link.`);
-  }
+  const isCopied = await copyText(location.href);
+  const text = isCopied ? say`The link has been copied.` : say`The address bar has the link.`;
+  showStatus(isOnline() ? text : `${text} ${say`It opens this file on this machine. Elsewhere, put what stands from # on behind the address of your own copy.`}`);
 }
 
 function addListeners() {

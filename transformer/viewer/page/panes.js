@@ -151,15 +151,8 @@ function showCounter() {
   byId("clear").hidden = count === 0;
 }
 
-// Copy the translation. Without HTTPS, browsers let a page copy only what is selected.
 async function copyTranslation() {
-  const translation = byId("translation");
-  try {
-    await navigator.clipboard.writeText(translation.textContent);
-  } catch {
-    getSelection().selectAllChildren(translation);
-    document.execCommand("copy");
-  }
+  await copyText(byId("translation").textContent);
   byId("copy").textContent = say`Copied`;
   setTimeout(() => { byId("copy").textContent = say`Copy`; }, 2000);
 }

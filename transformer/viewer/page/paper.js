@@ -6,7 +6,10 @@ const MAX_RUNNERS_UP = 3;
 function showPrinted() {
   const model = page.models[page.inspection?.model ?? view.model]?.name;
   const date = new Date().toLocaleDateString(reader.language, { dateStyle: "long" });
-  byId("printed").textContent = [document.title, model, date, location.href].filter(Boolean).join(" · ");
+  const address = isOnline() && location.href; // that of a file leads nobody else to it
+  byId("printed").textContent = [document.title, model, date, address].filter(Boolean).join(" · ");
+  byId("stage").classList.toggle("stopped", view.step !== null);
+  byId("stage").style.setProperty("--drawn", byId("lines").clientWidth);
   replaceChildren(byId("strip"), page.inspection ? makeStrip(page.inspection) : []);
 }
 

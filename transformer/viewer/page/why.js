@@ -36,8 +36,9 @@ function moveBetweenTabs(event) {
   }
 }
 
-// Ask the source for what a tab shows, once its panel is visible. Return null if that fails,
-// which `note` says, or if the tab has asked for something else meanwhile.
+// Ask the source for what a tab shows, once its panel is visible, or when nothing was typed for
+// a while: somebody may print the page. Return null if that fails, which `note` says, or if the
+// tab has asked for something else meanwhile.
 const questions = {}; // the name of a tab → its latest question
 
 async function askWhenVisible(name, key, ask, note) {
@@ -50,8 +51,10 @@ async function askWhenVisible(name, key, ask, note) {
   const question = { inspection, key, controller: new AbortController() };
   questions[name] = question;
   const { signal } = question.controller;
+  const panel = byId(`${name}-panel`);
+  panel.classList.add("pending");
   try {
-    await becomeVisible(byId(`${name}-panel`));
+    await Promise.race([becomeVisible(panel), pauseInTyping(signal)]);
     signal.throwIfAborted();
     return await ask(signal);
   } catch (error) {
@@ -62,6 +65,7 @@ async function askWhenVisible(name, key, ask, note) {
     return null;
   } finally {
     if (questions[name] === question) {
+      panel.classList.remove("pending");
       delete questions[name];
     }
   }

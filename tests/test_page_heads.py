@@ -165,15 +165,24 @@ def test_all_heads_are_tried_and_sorted(page, model):
     changes = page.run("page.inspection.changes")
     for kind, layers in expected.items():
         np.testing.assert_allclose(changes[kind], layers, atol=1e-3)
+    page.until("page.inspection.texts?.size === 12")
     shown = page.run(
-        "[...document.querySelectorAll('#switches .change')].map(x => x.textContent)"
+        "[...document.querySelectorAll('#switches button')].map((button) =>"
+        " [button.dataset.switch, button.querySelector('.change').textContent])"
     )
-    numbers = [float(text.replace("−", "-")) for text in shown]
+    numbers = [float(re.sub(" ≠$", "", text).replace("−", "-")) for _, text in shown]
     assert len(numbers) == 12 and numbers == sorted(numbers)
+    best = page.run("page.inspection.data.nBest[0].text")
+    target = page.run(TARGET)
+    for switch, text in (shown[0], shown[-1]):
+        kind, layer, head = switch.split("-")
+        name = HeadName(kind, int(layer), int(head))
+        ablated = ablate(model.translator, LINE, [name], target)
+        assert text.endswith("≠") == (ablated.n_best[0].text != best)
     click(page, "#sorted")
     page.until("document.querySelectorAll('#switches table').length === 3")
     first = page.run("document.querySelector('[data-switch] .change').textContent")
-    assert float(first.replace("−", "-")) == pytest.approx(
+    assert float(first.split()[0].replace("−", "-")) == pytest.approx(
         expected["encoder"][0][0], abs=6e-3
     )
 
@@ -182,8 +191,10 @@ def test_a_link_opens_the_tab_with_its_heads_off(browser, model):
     with serve([model]) as server:
         browser.open(url(server) + "#t=1+2+3&b=switch-off&f=cross.0.1_cross.9.0_x.1.1")
         browser.until("page.inspection !== null")
-        browser.run("byId('why').scrollIntoView()")
         browser.until("byId('ablated').textContent.startsWith('Without cross 1.2:')")
+        assert browser.run("scrollY") > 0
+        note = browser.run("byId('heads-off').textContent")
+        assert note.startswith("Switched off: cross 1.2.")
         # Another sentence is translated without it, too.
         type_text(browser, "5 4 3")
         browser.run("byId('why').scrollIntoView()")
@@ -191,6 +202,8 @@ def test_a_link_opens_the_tab_with_its_heads_off(browser, model):
         [_, ablation] = browser.run("[...page.inspection.ablations][0]")
         expected = ablate(model.translator, "5 4 3", [HeadName("cross", 0, 1)])
         assert ablation["nBest"][0]["ids"] == expected.best_ids[0]
+        click(browser, "#heads-on")
+        assert browser.run("[view.off.length, byId('heads-off').hidden]") == [0, True]
     assert browser.errors() == []
 
 

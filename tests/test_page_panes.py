@@ -93,6 +93,65 @@ def test_a_word_is_replaced_by_another_and_put_back(page, model):
     assert page.run("document.activeElement.dataset.word") == "0"
 
 
+SHOWN = "byId('translation').textContent.split('\\n')"
+
+
+def take_other_word(page):
+    """Take the second choice for the first word of the sentence."""
+    open_list(page, 0)
+    page.press("ArrowDown")
+    page.press("Enter")
+    page.until(f"hasChoice() && !isStale() && {SILENT}")
+
+
+def test_each_sentence_keeps_its_choice(page):
+    write_text(page, "1 2 3\n4 5 6\n7 8 9")
+    best = page.run(SHOWN)
+    take_other_word(page)
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '4 5 6' && {SILENT}")
+    assert page.run("hasChoice()") is False
+    take_other_word(page)
+    chosen = page.run(SHOWN)
+    assert [a != b for a, b in zip(best, chosen)] == [True, True, False]
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '7 8 9' && {SILENT}")
+    assert page.run(SHOWN) == chosen
+    write_text(page, "1 2 3\n4 5 6\n9 8 7")  # one of them is edited
+    assert page.run(SHOWN)[:2] == chosen[:2]
+    page.until("!byId('prefix').hidden")
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '4 5 6' && hasChoice() && {SILENT}")
+    page.run(UNDO)  # of this sentence, and no return to the other
+    page.until(f"page.inspection.text === '4 5 6' && !hasChoice() && {SILENT}")
+    assert page.run(SHOWN)[:2] == [chosen[0], best[1]]
+
+
+def check_typed_word(browser, typed):
+    """Type a word of one's own in place of the second one."""
+    before = browser.run(f"{DATA}.target.words.slice(0, 1)")
+    open_list(browser, 1)
+    browser.run("document.querySelector('#word-list input').focus()")
+    browser.type(typed)
+    browser.press("Enter")
+    browser.until(f"hasChoice() && {SILENT} && {DATA}.target.words[1] === '{typed}'")
+    assert browser.run(f"{DATA}.target.words.slice(0, 1)") == before
+    browser.run(UNDO)
+    browser.until(f"!hasChoice() && {SILENT}")
+
+
+def test_a_word_that_is_not_in_the_list_is_typed(page, browser, model, tmp_path):
+    listed = open_list(page, 1)
+    page.press("Escape")
+    typed = next(word for word in "987612345" if word not in listed)
+    check_typed_word(page, typed)
+    open_list(page, 1)
+    page.run("chooseTypedWord(1, 'X')")
+    page.until("byId('status').textContent.includes('cannot write it: “X”')")
+    open_model_page(browser, tmp_path, model)
+    check_typed_word(browser, typed)
+
+
 def test_a_page_with_a_model_lists_the_same_words(browser, model, tmp_path):
     open_model_page(browser, tmp_path, model)
     ids = check_list(browser, model, 1)
@@ -178,6 +237,10 @@ def test_sentences_are_chosen_by_the_keys_and_the_unsure_words_are_named(page):
     )
     number = page.run("byId('sentence-number').textContent")
     assert number == "Sentence 2 of 3 · sure" and page.run("byId('remarks').hidden")
+    page.run("page.inspection.data.logProbs.fill(Math.log(0.6)); show()")
+    shades = "document.querySelectorAll('#translation .chosen :not(.shade4)').length"
+    assert "sure" in page.run("byId('sentence-number').textContent")
+    assert page.run(shades) == 0
 
 
 def test_a_sentence_that_is_too_long_is_named_and_left(page):

@@ -68,8 +68,11 @@ def expect(page, text):
 def test_an_expected_translation_is_explained(page, model):
     best = inspect_line(model.translator, "1 2 3 4 5").n_best[0].text
     assert expect(page, best) == "This is the best translation."
+    assert page.run("byId('deciding').textContent") == ""
     assert expect(page, "1 1 1 1 1").startswith(("Dropped at", "Never considered"))
     explanation = explain_line(model.translator, "1 2 3 4 5", "1 1 1 1 1")
+    deciding = page.run("byId('deciding').textContent")
+    assert deciding.endswith(f"prefers “{explanation.instead[0]}” to “1”.")
     step = explanation.verdict.step
     words = page.run(
         "[...document.querySelectorAll('#expected-words li')].map(({innerText}) =>"

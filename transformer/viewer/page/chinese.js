@@ -337,4 +337,11 @@ const CHINESE = {
   "captions of pictures": "图片说明",
   "talks": "演讲",
   "news and parliamentary debates": "新闻和议会辩论",
+  "another word …": "其他词 …",
+  "Not in the vocabulary, so the model cannot write it: {0}.": "不在词表中，模型写不出来：{0}。",
+  "How to read this": "如何阅读",
+  "Switched off: {0}. This changes only the section “Why?”; the rest of the page uses all heads.": "已关闭：{0}。这只影响“为什么？”一节；页面其余部分使用全部的头。",
+  ", and another translation": "，译文也不同",
+  "Translated without each head: {0} of {1}; ≠ marks {2} without which the translation is another.": "已逐个关闭头并翻译：{0} / {1}；≠ 标出 {2} 个头，没有它译文会不同。",
+  "The deciding word: the model prefers {0} to {1}.": "决定性的词：模型更倾向于{0}而不是{1}。",
 };

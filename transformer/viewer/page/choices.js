@@ -21,7 +21,8 @@ async function openChoices(button) {
   }
   if (page.inspection === inspection && list.dataset.word === word) {
     const [, end] = inspection.spans("target", true)[word];
-    replaceChildren(list, inspection.choices[word].map((choice, i) => makeChoice(choice, i, isOwnWord(inspection, choice, end))));
+    const buttons = inspection.choices[word].map((choice, i) => makeChoice(choice, i, isOwnWord(inspection, choice, end)));
+    replaceChildren(list, [...buttons, page.source.isFrozen ? "" : makeWordBox(Number(word))]);
     itemsOf(list)[0].focus({ preventScroll: true });
   }
 }
@@ -44,6 +45,40 @@ function makeChoice(choice, index, isOwn) {
   const take = () => { closeChoices(); onclick?.(); };
   return makeElement("button", { type: "button", class: isOwn ? "chosen" : null, "data-choice": index, "aria-current": isOwn ? "true" : null, onclick: take, ...attributes },
     makeElement("span", {}, word || "⟨end⟩"), makeElement("span", { class: "number" }, formatProbability(probability, CHOICE_DIGITS)), share);
+}
+
+// A box for a word that is not in the list; Enter takes it.
+function makeWordBox(word) {
+  const text = say`another word …`;
+  const take = (event) => {
+    event.stopPropagation(); // the arrow keys are for the text
+    if (event.key === "Escape") {
+      closeChoices();
+    } else if (event.key === "Enter" && !event.isComposing && event.target.value.trim()) {
+      chooseTypedWord(word, event.target.value.trim());
+    }
+  };
+  return makeElement("input", { type: "text", maxlength: 100, placeholder: text, "aria-label": text, spellcheck: "false", onkeydown: take, onfocusin: (event) => event.stopPropagation() });
+}
+
+// Keep the words before a word, put a typed one in its place, and decode the rest again.
+async function chooseTypedWord(word, typed) {
+  const { inspection } = page;
+  const [start] = inspection.spans("target", true)[word];
+  try {
+    const { target } = await page.source.explain({ text: inspection.text, model: inspection.model, target: typed });
+    if (page.inspection !== inspection) {
+      return;
+    }
+    closeChoices();
+    if (target.pieces.includes("⟨unk⟩")) {
+      showStatus(say`Not in the vocabulary, so the model cannot write it: ${quote(typed)}.`, true);
+    } else {
+      choose({ prefix: [...inspection.data.target.ids.slice(0, start), ...target.ids.slice(0, -1)], target: null });
+    }
+  } catch (error) {
+    showStatus(describeError(error), true);
+  }
 }
 
 // Below the word, inside the pane.
@@ -73,7 +108,7 @@ function closeChoices() {
 function undoChoice() {
   if (history.state?.isChoice) {
     history.back();
-  } else if (view.prefix.length || view.target) {
+  } else if (hasChoice()) {
     resetChoice();
   }
 }

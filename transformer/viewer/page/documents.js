@@ -1,12 +1,8 @@
 // Links to the documentation as a site, if the page knows its address: `data.docs`.
 
-// A link to a document, such as "seeing" or "walkthrough/en/04-attention"; without an
-// address, the name of its file.
+// A link to a document, such as "seeing" or "walkthrough/en/04-attention".
 function linkToDocument(name, ...children) {
   const { docs } = page.source;
-  if (!docs) {
-    return makeElement("code", {}, `docs/${name}.md`);
-  }
   const address = new URL(`${name}.html`, new URL(`${docs}/`, document.baseURI));
   return makeElement("a", { href: address, target: "_blank", rel: "noreferrer" }, ...children);
 }

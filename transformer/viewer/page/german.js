@@ -337,4 +337,11 @@ const GERMAN = {
   "captions of pictures": "Bildunterschriften",
   "talks": "Vorträge",
   "news and parliamentary debates": "Nachrichten und Parlamentsdebatten",
+  "another word …": "ein anderes Wort …",
+  "Not in the vocabulary, so the model cannot write it: {0}.": "Nicht im Vokabular, das Modell kann es nicht schreiben: {0}.",
+  "How to read this": "So liest man das",
+  "Switched off: {0}. This changes only the section “Why?”; the rest of the page uses all heads.": "Ausgeschaltet: {0}. Das ändert nur den Abschnitt „Warum?“; der Rest der Seite verwendet alle Köpfe.",
+  ", and another translation": ", und eine andere Übersetzung",
+  "Translated without each head: {0} of {1}; ≠ marks {2} without which the translation is another.": "Einzeln ausgeschaltet und neu übersetzt: {0} von {1}; ≠ markiert {2}, ohne die die Übersetzung eine andere ist.",
+  "The deciding word: the model prefers {0} to {1}.": "Das entscheidende Wort: Das Modell wählt lieber {0} als {1}.",
 };

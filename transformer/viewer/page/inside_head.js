@@ -14,8 +14,8 @@ const FORMULA = [
   ["softmax(", [3]], ["Q ", [0, 2, 3]], ["K", [1, 2, 3], "sup", "T"], [" / √d", [2, 3], "sub", "k"], [")", [3]], [" V", [4]],
 ];
 
-// `piece`: the query; `key`: the key that is pointed at; `box`: the box that is.
-const inside = { inspection: null, side: null, piece: null, shownQuery: null, key: null, box: null, temperature: 1, isComplete: false };
+// `piece`: the query; `skipped`: a highlighted row whose piece is not shown; `key`: the key that is pointed at; `box`: the box that is.
+const inside = { inspection: null, side: null, piece: null, shownQuery: null, skipped: null, key: null, box: null, temperature: 1, isComplete: false };
 
 // The head in view; of all heads together, the one that looks most sharply.
 function headInView() {
@@ -28,20 +28,26 @@ function headInView() {
 }
 
 // The piece whose query is shown: of the highlighted word, or the latest one; at first, the
-// piece of the translation that the model was least sure of.
+// first piece of a word, since there is little to see at a full stop or the end.
 function queryInView() {
   const { inspection } = page;
   const side = KINDS[view.kind].rows;
-  const row = page.highlight?.row;
-  const count = inspection.data[side].pieces.length;
+  const pieces = inspection.data[side].pieces;
+  const isWord = (piece) => /^[^⟨]*[\p{L}\p{N}]/u.test(piece);
+  const count = pieces.length;
   if (inside.inspection !== inspection || inside.side !== side) {
     const isTarget = side !== "source";
     const wasTarget = inside.side && inside.side !== "source";
     const isNew = inside.inspection !== inspection || isTarget !== wasTarget;
-    const logProbs = inspection.data.logProbs.slice(0, -1);
-    const first = isTarget && logProbs.length ? logProbs.indexOf(Math.min(...logProbs)) : 0;
-    Object.assign(inside, { inspection, side, piece: isNew ? first : inside.piece, isComplete: false, key: null });
+    const first = Math.max(pieces.findIndex(isWord), 0);
+    const highlighted = page.highlight?.row;
+    const skipped = highlighted !== undefined && !isWord(inspection.labels(side, view.byWords)[highlighted]) ? highlighted : null;
+    Object.assign(inside, { inspection, skipped, side, piece: isNew ? first : inside.piece, isComplete: false, key: null });
   }
+  if (page.highlight?.row !== inside.skipped) {
+    inside.skipped = null;
+  }
+  const row = inside.skipped === null ? page.highlight?.row : undefined;
   const [start, end] = row === undefined ? [0, count] : inspection.spans(side, view.byWords)[row];
   if (inside.piece < start || inside.piece >= end) {
     inside.piece = start;

@@ -1,6 +1,7 @@
 // The card of a lesson: it sets the view as a link does, and asks a question.
 
-const lesson = { number: null };
+// `before`: the settings when the first one was opened; null: a link has opened it.
+const lesson = { number: null, before: null };
 
 function fillTemplate(text, values) {
   return text.replace(/{(\w+)}/g, (_, name) => values[name]);
@@ -28,6 +29,9 @@ function linkOfLesson({ fields }) {
 }
 
 async function openLesson(number) {
+  if (lesson.number === null) {
+    lesson.before = { byWords: view.byWords, showCut: view.showCut };
+  }
   lesson.number = number;
   showLesson();
   pause();
@@ -41,8 +45,19 @@ async function openLesson(number) {
 }
 
 function closeLesson() {
-  lesson.number = null;
+  const { byWords, showCut } = lesson.before ?? view;
+  chooseUnit(byWords);
+  Object.assign(view, { showCut });
+  Object.assign(lesson, { number: null, before: null });
+  pause();
+  page.highlight = null;
   showLesson();
+  showSettings();
+  show();
+  if (page.inspection) {
+    setHighlight(highlightOfStep());
+  }
+  writeLink();
   byId("lessons").focus();
 }
 
@@ -62,8 +77,8 @@ function showLesson() {
     byId("lesson-text").textContent = fillTemplate(text, { beam: page.models[view.model].beam });
     byId("lesson-question").textContent = question;
     const more = fillTemplate(texts.more, { chapter: Number(chapter.slice(0, 2)) });
-    const link = linkToDocument(`walkthrough/${texts.walkthrough}/${chapter}`, more);
-    replaceChildren(byId("lesson-more"), page.source.docs ? link : [`${more} (`, link, ")"]);
+    byId("lesson-more").hidden = !page.source.docs;
+    replaceChildren(byId("lesson-more"), page.source.docs ? linkToDocument(`walkthrough/${texts.walkthrough}/${chapter}`, more) : "");
     for (const name of ["previous", "next", "close"]) {
       byId(`${name}-lesson`).ariaLabel = texts[name];
     }

@@ -31,7 +31,7 @@ function showReading() {
   replaceChildren(byId("words"), makePieces(page.inspection, choiceAttributes));
   replaceChildren(byId("nbest"), makeNBest(page.inspection, choiceAttributes));
   if (page.other) {
-    replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
+    replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], hasChoice()));
   }
 }
 
@@ -68,7 +68,7 @@ function deselect({ target }) {
     byId("play").focus({ preventScroll: true });
   } else if (page.highlight || view.step !== null) {
     releaseClock();
-  } else if (page.inspection && (view.prefix.length || view.target)) {
+  } else if (page.inspection && hasChoice()) {
     resetChoice();
   }
 }
@@ -157,7 +157,7 @@ function addListeners() {
   byId("cut").addEventListener("change", (event) => { view.showCut = event.target.checked; writeLink(); showTree(); showClock(); });
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   replaceChildren(byId("language"), Object.entries(PAGE_LANGUAGES).map(([code, { name }]) => makeElement("option", { value: code, lang: code }, name)));
-  byId("language").addEventListener("change", (event) => { reader.isChosen = true; chooseLanguage(event.target.value); writeLink(); });
+  byId("language").addEventListener("change", (event) => { chooseLanguage(event.target.value); writeLink(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => setHighlight(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
@@ -234,6 +234,17 @@ function makeSource(data) {
   return Object.assign(source, { docs: data.docs });
 }
 
+// Scroll to the section that the link of the page is about, unless the reader has scrolled,
+// or has only loaded the page again.
+function scrollToLinked() {
+  const [{ type }] = performance.getEntriesByType("navigation");
+  const isAboutWhy = view.tab !== "why-not" || view.expected !== "" || view.off.length > 0;
+  const id = lesson.number !== null ? LESSON_VIEWS[lesson.number].show : isAboutWhy ? "why" : null;
+  if (location.hash && page.inspection && id && type === "navigate" && scrollY === 0) {
+    byId(id).scrollIntoView({ block: "start" });
+  }
+}
+
 async function start() {
   try {
     await fetchModels();
@@ -258,6 +269,7 @@ async function start() {
   if (!isExample || started) { // a model in the page may have rounded weights
     await refresh();
   }
+  scrollToLinked();
 }
 
 page.source = makeSource(JSON.parse(byId("data").textContent));

@@ -6,7 +6,7 @@ const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
 // The translation of the whole text, a span for each sentence. The words of the inspected
 // sentence are buttons; `inspection` is null until there is one.
 function makeTranslation({ sentences, gaps }, current, inspection) {
-  return sentences.flatMap(({ source, text, words, error }, i) => {
+  return sentences.map(applyChoice).flatMap(({ source, text, words, error }, i) => {
     if (text === null) {
       return [gaps[i], makeElement("span", { class: "failed", lang: languageOf("source", view.model), title: describeError(error) }, source)];
     }
@@ -18,11 +18,22 @@ function makeTranslation({ sentences, gaps }, current, inspection) {
   });
 }
 
+// A sentence with what was chosen for it.
+function applyChoice(sentence) {
+  const { text, words } = findChoice(sentence.source) ?? sentence;
+  return { ...sentence, text, words };
+}
+
+// Only words that are named as unsure are shaded: the others are sure.
+function shadeOfWord(probability) {
+  return probability < UNSURE ? shadeOf(probability) : SHADE_LIMITS.length;
+}
+
 // The words of a translation as buttons.
 function makeWordButtons(inspection) {
   const probabilities = inspection.probabilities(true);
   return wrapWords(textOf(inspection), inspection.data.target.words.slice(0, -1), (word, i) => makeElement("span", {
-    class: `word shade${shadeOf(probabilities[i])}`, role: "button", "data-word": i, "aria-expanded": "false",
+    class: `word shade${shadeOfWord(probabilities[i])}`, role: "button", "data-word": i, "aria-expanded": "false",
     title: say`Probability ${formatProbability(probabilities[i])}. Click to see other words`,
   }, word));
 }
@@ -30,7 +41,7 @@ function makeWordButtons(inspection) {
 // The words of another sentence, as shaded as those of the inspected one; `ratedWords` is
 // null if their probabilities are not known.
 function makeRatedWords(text, ratedWords) {
-  return wrapWords(text, (ratedWords ?? []).map(({ word }) => word), (word, i) => makeElement("span", { class: `shade${shadeOf(ratedWords[i].probability)}` }, word));
+  return wrapWords(text, (ratedWords ?? []).map(({ word }) => word), (word, i) => makeElement("span", { class: `shade${shadeOfWord(ratedWords[i].probability)}` }, word));
 }
 
 // A text with an element for each word, if it has exactly these words.
@@ -90,7 +101,7 @@ function showFailures(sentences) {
 // What of the translation is a choice of the user.
 function showChosen(inspection) {
   const { prefix, target } = view;
-  const isChoice = prefix.length > 0 || target !== null;
+  const isChoice = hasChoice();
   byId("prefix").hidden = !inspection || !isChoice;
   if (inspection && isChoice) {
     const kept = prefix.length === 1 ? say`The first piece is kept; the rest was decoded again.` : say`The first ${prefix.length} pieces are kept; the rest was decoded again.`;
@@ -136,7 +147,7 @@ function describeDoubts(inspection) {
 
 // The same of the other sentences, as far as their translation has told.
 function describeOtherDoubts() {
-  const others = page.translation.sentences.filter((_, i) => i !== view.sentence);
+  const others = page.translation.sentences.filter((_, i) => i !== view.sentence).map(applyChoice);
   const unsure = others.flatMap(({ words }) => (words ?? []).filter(({ probability }) => probability < UNSURE)).map(({ word }) => word);
   const unknown = [...new Set(others.flatMap((sentence) => sentence.unknown ?? []))];
   return [

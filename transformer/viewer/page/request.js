@@ -21,6 +21,42 @@ function currentTranslation() {
   return isCurrent ? translation : undefined;
 }
 
+// The choices of the sentences, of which the view has only one: they remain while another
+// sentence is inspected, or the text is edited.
+const choices = new Map(); // model and sentence → { prefix, target, pieces, text, words }
+
+function keyOfSentence(model, source) {
+  return JSON.stringify([page.models[model].name, source]);
+}
+
+// What was chosen for a sentence; undefined: nothing.
+function findChoice(source, model = view.model) {
+  return choices.get(keyOfSentence(model, source));
+}
+
+function hasChoice({ prefix, target } = view) {
+  return prefix.length > 0 || target !== null;
+}
+
+// Remember the choice that an inspection shows, or that there is none.
+function rememberChoice(inspection) {
+  const { prefix, target, pieces } = view;
+  const key = keyOfSentence(inspection.model, inspection.text);
+  if (hasChoice()) {
+    const probabilities = inspection.probabilities(true);
+    const words = inspection.data.target.words.slice(0, -1).map((word, i) => ({ word, probability: probabilities[i] }));
+    choices.set(key, { prefix, target, pieces, text: textOf(inspection), words });
+  } else {
+    choices.delete(key);
+  }
+}
+
+// The same as a part of the view.
+function choiceOf(source) {
+  const { prefix, target, pieces } = findChoice(source) ?? NO_CHOICE;
+  return { prefix, target, pieces };
+}
+
 // The sentence that the page inspects, { source, text }; undefined until it is translated.
 function currentSentence() {
   return currentTranslation()?.sentences[view.sentence];
@@ -92,6 +128,7 @@ async function showInspections(inspection, other, signal) {
   }
   page.isLinked = false;
   view.pieces = pieces;
+  rememberChoice(inspection);
   Object.assign(page, { inspection, other, highlight: null });
   showStatus("");
   show();
@@ -174,6 +211,9 @@ async function translateText(signal) {
     translation.isComplete = true;
     page.translation = translation;
     view.sentence = findSentence(Math.min(view.sentence, translation.sentences.length - 1), 1) ?? findSentence(0, 1);
+    if (!page.isLinked && !hasChoice()) {
+      Object.assign(view, choiceOf(translation.sentences[view.sentence].source));
+    }
   }
   showTranslation();
 }
@@ -185,7 +225,7 @@ async function handleError(error) {
   }
   if (error instanceof Unreachable || error.code === "no_model") { // its models are others now
     page.timer = setTimeout(recover, RETRY);
-  } else if (view.prefix.length || view.target) {
+  } else if (hasChoice()) {
     const isOfLink = page.isLinked && error.code === undefined; // such as ids beyond the vocabulary
     if (isOfLink) {
       showMisfit(describeOtherPieces(view.pieces, ""));
@@ -246,6 +286,7 @@ function handleInput() {
   showExamples();
   showRemark();
   showMisfit("");
+  page.isLinked = false;
   Object.assign(view, NO_CHOICE);
   markStale();
   showTranslation();
@@ -284,7 +325,7 @@ function findSentence(index, by) {
 
 function chooseSentence(sentence) {
   if (sentence !== undefined && !isStale() && sentence !== view.sentence) {
-    choose({ sentence, step: null });
+    choose({ sentence, step: null, ...choiceOf(page.translation.sentences[sentence].source) });
   }
 }
 

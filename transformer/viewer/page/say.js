@@ -6,8 +6,9 @@ const PAGE_LANGUAGES = {
   de: { name: "Deutsch", texts: GERMAN },
   zh: { name: "中文", texts: CHINESE },
 };
-// The language of the page: that of the browser, until the reader chooses one.
-const reader = { language: "en", isChosen: false };
+// The language of the page: that of the link, or else of the browser, until the reader
+// chooses one.
+const reader = { language: "en" };
 
 // A text that is a constant elsewhere, such as the name of a kind of attention.
 function translate(text) {

@@ -26,7 +26,22 @@ function switchHead(name) {
   const id = [name.kind, name.layer, name.head].join(".");
   view.off = isOff(name) ? view.off.filter((other) => other !== id) : [...view.off, id];
   writeLink();
+  showHeadsOff();
   showSwitches();
+}
+
+function switchAllOn() {
+  view.off = [];
+  writeLink();
+  showWhy();
+}
+
+// Say at the top of the page which heads are off.
+function showHeadsOff() {
+  const off = byId("why").hidden ? [] : headsOff();
+  byId("heads-off").hidden = off.length === 0;
+  replaceChildren(byId("heads-off"), off.length === 0 ? "" : [say`Switched off: ${joinNames(off)}. This changes only the section “Why?”; the rest of the page uses all heads.`, " ",
+    makeElement("button", { type: "button", id: "heads-on", onclick: () => { itemsOf(byId("translation")).find((item) => item.tabIndex === 0)?.focus(); switchAllOn(); } }, say`Switch all on`)]);
 }
 
 async function showSwitches() {
@@ -81,7 +96,37 @@ async function tryAll() {
     if (page.inspection === inspection) {
       showWhy();
     }
+    await compareTexts(inspection);
   }
+}
+
+// Translate without each head alone, the most needed one first, to mark those without which the
+// text is another; until another sentence is inspected.
+async function compareTexts(inspection) {
+  const { changes } = inspection;
+  const heads = listHeads(inspection).sort((a, b) => changes[a.kind][a.layer][a.head] - changes[b.kind][b.layer][b.head]);
+  inspection.texts ??= new Map(); // the name of a head → the translation without it
+  for (const name of heads) {
+    if (page.inspection !== inspection || view.tab !== "switch-off") {
+      return;
+    }
+    try {
+      const { nBest: [best] } = await page.source.ablate(inspection, [name]);
+      inspection.texts.set(nameHead(name), best.text);
+    } catch {
+      return; // the marks so far stay
+    }
+    if (page.inspection === inspection && view.tab === "switch-off") {
+      drawSwitches(inspection, listHeads(inspection));
+      showRanking(inspection, heads);
+    }
+  }
+}
+
+// Whether the translation without a head is another one, as far as that is known.
+function changesText(inspection, name) {
+  const text = inspection.texts?.get(nameHead(name));
+  return text !== undefined && text !== inspection.data.nBest[0].text;
 }
 
 // The switches: in tables by kind and layer, or sorted by what the heads contribute.
@@ -106,16 +151,18 @@ function makeSwitch(inspection, name, change, largest, isNamed) {
   drawThumbnail(canvas, inspection.matrix(kind, layer, head, view.byWords));
   const role = inspection.role(kind, layer, head);
   const place = placeOfHead(kind, layer, head);
-  const visible = [isNamed ? nameHead(name) : "", change === undefined ? "" : formatNumber(change)].filter(Boolean).join(" ");
+  const isOther = changesText(inspection, name);
+  const number = change === undefined ? "" : formatNumber(change) + (isOther ? " ≠" : "");
+  const visible = [isNamed ? nameHead(name) : "", number].filter(Boolean).join(" ");
   const button = makeElement("button", {
     type: "button", role: "switch", "aria-checked": String(!isOff(name)), "aria-label": [visible, place].filter(Boolean).join(", "),
-    title: `${place}: ${translate(role.text)}, ${formatNumber(role.share)}${change === undefined ? "" : say`; without it ${formatNumber(change, 4)}`}`,
+    title: `${place}: ${translate(role.text)}, ${formatNumber(role.share)}${change === undefined ? "" : say`; without it ${formatNumber(change, 4)}`}${isOther ? say`, and another translation` : ""}`,
     "data-switch": `${kind}-${layer}-${head}`, onclick: () => switchHead(name),
   }, canvas, isNamed ? makeElement("span", { class: "name" }, `${nameHead(name)} `) : []);
   if (change !== undefined) {
     const colour = makeElement("span", { class: "colour" });
     colour.style.background = toCss(signedColour(change / largest));
-    button.append(makeElement("span", { class: "change" }, formatNumber(change)), colour);
+    button.append(makeElement("span", { class: "change" }, number), colour);
   }
   return button;
 }
@@ -132,16 +179,17 @@ function showRanking(inspection, heads) {
   const sharp = items.filter(({ change, role }) => Math.abs(change) < SMALL_CHANGE && role.share >= SHARP && !role.text.startsWith("looks everywhere")).sort((a, b) => b.role.share - a.role.share)[0];
   const describe = ({ name, change }) => `${nameHead(name)} (${formatNumber(change)})`;
   const important = sharp ? say`Looks important, but is not needed alone: ${describe(sharp)}: ${translate(sharp.role.text)}, ${formatNumber(sharp.role.share)}.` : "";
-  byId("ranking").textContent = `${say`The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.`} ${important}`;
+  const { size = 0 } = inspection.texts ?? {};
+  const others = heads.filter((name) => changesText(inspection, name)).length;
+  const texts = size === 0 ? "" : say`Translated without each head: ${size} of ${heads.length}; ≠ marks ${others} without which the translation is another.`;
+  byId("ranking").textContent = [say`The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.`, important, texts].filter(Boolean).join(" ");
 }
 
 function addSwitchListeners() {
   byId("try-all").addEventListener("click", tryAll);
   byId("all-on").addEventListener("click", () => {
-    view.off = [];
-    writeLink();
     byId("try-all").focus();
-    showSwitches();
+    switchAllOn();
   });
   byId("sorted").addEventListener("change", showSwitches);
 }

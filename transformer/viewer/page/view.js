@@ -18,7 +18,7 @@ function viewToHash() {
   const { row, column } = page.highlight ?? {};
   const fields = {
     t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
-    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"), i: reader.isChosen ? reader.language : "",
+    p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"), i: reader.language, z: lesson.number === null ? "" : lesson.number + 1,
   };
   return `#${new URLSearchParams(fields)}`;
 }
@@ -30,7 +30,9 @@ function writeLink(isNew = false) {
   if (page.models.length) {
     const link = viewToHash();
     const isAnother = isNew && link !== location.hash;
-    const state = isAnother ? { isChoice: view.prefix.length > 0 || view.target !== null } : history.state;
+    const before = findChoice(currentSentence()?.source);
+    const isChoice = hasChoice() && (before?.prefix !== view.prefix || before.target !== view.target);
+    const state = isAnother ? { isChoice } : history.state;
     history[isAnother ? "pushState" : "replaceState"](state, "", link);
   }
 }
@@ -44,7 +46,7 @@ function writeLinkSoon() {
 function hashToView(hash) {
   const fields = new URLSearchParams(hash.slice(1));
   if (Object.hasOwn(PAGE_LANGUAGES, fields.get("i"))) {
-    Object.assign(reader, { language: fields.get("i"), isChosen: true });
+    reader.language = fields.get("i");
   }
   const refused = []; // what the link has, and what was expected
   // A field, if it has a valid value: `read` returns undefined for others.
@@ -86,6 +88,8 @@ function hashToView(hash) {
   view.tab = choice("b", Object.keys(WHY_TABS), "why-not");
   view.off = (fields.get("f") || "").split("_").filter((name) => /^(encoder|decoder|cross)(\.\d{1,3}){2}$/.test(name));
   view.expected = (fields.get("e") || "").slice(0, MAX_CHARACTERS);
+  const number = integer("z", 1, countLessons(), null);
+  lesson.number = number && number - 1;
   page.lit = { row: integer("r", 0, MAX_CHARACTERS, undefined), column: integer("q", 0, MAX_CHARACTERS, undefined) };
   showMisfit(describeMisfit(fields, refused));
 }

@@ -18,6 +18,7 @@ function showWhy() {
     byId(name).tabIndex = isChosen ? 0 : -1;
     byId(`${name}-panel`).hidden = !isChosen;
   }
+  showHeadsOff();
   if (!byId("why").hidden) {
     WHY_TABS[view.tab]();
   }

@@ -80,10 +80,16 @@ async function explainExpected() {
 
 function showExplanation() {
   const { explanation } = whyNot;
+  byId("deciding").textContent = explanation ? describeTurn(explanation) : "";
   byId("verdict").textContent = explanation ? describeVerdict(explanation) : "";
   byId("expected-score").textContent = explanation ? describeScores(explanation) : "";
   replaceChildren(byId("expected-words"), explanation ? makeExpectedWords(explanation, view.byWords) : []);
   byId("expected-note").hidden = !explanation;
+}
+
+// The first word that is not the model's own choice, and its own; "" if there is none.
+function describeTurn({ target, turn, instead, verdict: { kind } }) {
+  return turn === null || kind === "best" ? "" : say`The deciding word: the model prefers ${quote(instead.word)} to ${namePiece(target, turn)}.`;
 }
 
 // One sentence that says why the translation is not the best one. A rank is that of the

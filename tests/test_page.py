@@ -197,6 +197,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
         "chooseHead({kind: 'encoder', layer: 0, head: 'max'}); byId('pieces').click()"
     )
     link, n_best = page.run("location.href"), page.run("byId('nbest').textContent")
+    assert "&i=en" in link  # which was not chosen, but is that of the browser
     browser.open(link)
     browser.until("page.inspection !== null")
     assert browser.run("[view.kind, view.head, view.byWords]") == [

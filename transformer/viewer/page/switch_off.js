@@ -181,7 +181,10 @@ function showRanking(inspection, heads) {
   const important = sharp ? say`Looks important, but is not needed alone: ${describe(sharp)}: ${translate(sharp.role.text)}, ${formatNumber(sharp.role.share)}.` : "";
   const { size = 0 } = inspection.texts ?? {};
   const others = heads.filter((name) => changesText(inspection, name)).length;
-  const texts = size === 0 ? "" : say`Translated without each head: ${size} of ${heads.length}; ≠ marks ${others} without which the translation is another.`;
+  const compared = others
+    ? say`Translated without each head: ${size} of ${heads.length}; ≠ marks ${others} without which the translation is another.`
+    : say`Translated without each head: ${size} of ${heads.length}; the translation is always the same.`;
+  const texts = size ? compared : "";
   byId("ranking").textContent = [say`The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.`, important, texts].filter(Boolean).join(" ");
 }
 

@@ -199,7 +199,10 @@ def test_a_line_can_be_split_into_sentences(run):
     assert run(b" \n", "--split", warned=["1 empty (of the sentences)"]) == b"\n"
 
 
-def test_lines_with_several_sentences_are_counted_unless_they_are_split(run, tmp_path):
+def test_lines_with_several_sentences_are_counted_unless_they_are_split(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(translate, "warn_of_simple_rules", lambda warn: None)
     path = tmp_path / "text"
     text = b"1 2!\n3 4? 5 6!\n7 8\n1 2! 3 4!\n"
     path.write_bytes(text)

@@ -263,7 +263,8 @@ def test_slow_clients_shut_nobody_out(monkeypatch):
         for _ in range(20):
             began = time.monotonic()
             assert ask(server, "/translate", {"text": "x"})[0] == 200
-            assert time.monotonic() - began < 2
+            # Else it waits until the slow ones have used up their time.
+            assert time.monotonic() - began < service.SECONDS_TO_SEND / 2
         assert [slow[0].recv(1), slow[100].recv(1)] == [b"", b""]
         slow[-1].sendall(b"E")
         keeping.request("GET", "/healthz")

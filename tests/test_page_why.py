@@ -72,7 +72,7 @@ def test_an_expected_translation_is_explained(page, model):
     assert expect(page, "1 1 1 1 1").startswith(("Dropped at", "Never considered"))
     explanation = explain_line(model.translator, "1 2 3 4 5", "1 1 1 1 1")
     deciding = page.run("byId('deciding').textContent")
-    assert deciding.endswith(f"prefers “{explanation.instead[0]}” to “1”.")
+    assert deciding.endswith(f"“1”; “{explanation.instead[0]}” is likelier.")
     step = explanation.verdict.step
     words = page.run(
         "[...document.querySelectorAll('#expected-words li')].map(({innerText}) =>"

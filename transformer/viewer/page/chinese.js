@@ -343,6 +343,6 @@ const CHINESE = {
   "Switched off: {0}. This changes only the section “Why?”; the rest of the page uses all heads.": "已关闭：{0}。这只影响“为什么？”一节；页面其余部分使用全部的头。",
   ", and another translation": "，译文也不同",
   "Translated without each head: {0} of {1}; ≠ marks {2} without which the translation is another.": "已逐个关闭头并翻译：{0} / {1}；≠ 标出 {2} 个头，没有它译文会不同。",
-  "The deciding word: the model prefers {0} to {1}.": "决定性的词：模型更倾向于{0}而不是{1}。",
+  "The first word that is not the likeliest here: {0}; {1} is likelier.": "第一个不是最可能的词：{0}；更可能的是{1}。",
   "Translated without each head: {0} of {1}; the translation is always the same.": "已逐个关闭头并翻译：{0} / {1}；译文始终相同。",
 };

@@ -343,6 +343,6 @@ const GERMAN = {
   "Switched off: {0}. This changes only the section “Why?”; the rest of the page uses all heads.": "Ausgeschaltet: {0}. Das ändert nur den Abschnitt „Warum?“; der Rest der Seite verwendet alle Köpfe.",
   ", and another translation": ", und eine andere Übersetzung",
   "Translated without each head: {0} of {1}; ≠ marks {2} without which the translation is another.": "Einzeln ausgeschaltet und neu übersetzt: {0} von {1}; ≠ markiert {2}, ohne die die Übersetzung eine andere ist.",
-  "The deciding word: the model prefers {0} to {1}.": "Das entscheidende Wort: Das Modell wählt lieber {0} als {1}.",
+  "The first word that is not the likeliest here: {0}; {1} is likelier.": "Das erste Wort, das hier nicht das wahrscheinlichste ist: {0}; wahrscheinlicher ist {1}.",
   "Translated without each head: {0} of {1}; the translation is always the same.": "Einzeln ausgeschaltet und neu übersetzt: {0} von {1}; die Übersetzung ist immer dieselbe.",
 };

@@ -89,7 +89,7 @@ function showExplanation() {
 
 // The first word that is not the model's own choice, and its own; "" if there is none.
 function describeTurn({ target, turn, instead, verdict: { kind } }) {
-  return turn === null || kind === "best" ? "" : say`The deciding word: the model prefers ${quote(instead.word)} to ${namePiece(target, turn)}.`;
+  return turn === null || kind === "best" ? "" : say`The first word that is not the likeliest here: ${namePiece(target, turn)}; ${quote(instead.word)} is likelier.`;
 }
 
 // One sentence that says why the translation is not the best one. A rank is that of the

@@ -242,7 +242,7 @@ class Translator(BaseTranslator):
 
     @property
     def concurrent_batches(self) -> int:
-        """The number of batches that it translates at once, each on its own core."""
+        """The number of batches translated at once: on a CPU, one for each core."""
         return count_cores() if self.engine == CTRANSLATE2 else self._pools.count
 
     # Checkpoints

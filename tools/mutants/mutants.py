@@ -357,9 +357,11 @@ def report(args: argparse.Namespace) -> None:
     print(f"{len(rows)} changes, {len(rows) - len(missed)} noticed; not noticed:")
     for row in missed:
         print(f"  {row['path']}:{row['line']} {row['old']!r:.60} → {row['text']!r:.60}")
-    only: Dict[str, int] = collections.Counter()  # test → lines that no other executes
+    own_lines: Dict[str, int] = collections.Counter()  # test → lines of it alone
     for lines in executed.values():
-        only.update(next(iter(tests)) for tests in lines.values() if len(tests) == 1)
+        own_lines.update(
+            next(iter(tests)) for tests in lines.values() if len(tests) == 1
+        )
     mutants = collections.defaultdict(list)  # test → changes in lines that it executes
     for row in rows:
         for test in executed[row["path"]].get(row["line"], ()):
@@ -370,8 +372,8 @@ def report(args: argparse.Namespace) -> None:
     for test in sorted(seconds, key=lambda test: -seconds[test])[: args.longest]:
         first = sum(test in row["failed"] for row in rows)
         print(
-            f"| {test} | {seconds[test]:.1f} | {only[test]} | {len(mutants[test])} "
-            f"| {first} |"
+            f"| {test} | {seconds[test]:.1f} | {own_lines[test]} "
+            f"| {len(mutants[test])} | {first} |"
         )
 
 

@@ -19,14 +19,14 @@ def assemble() -> bytes:
     """Return the assembled file, without the names of parameters and variables."""
     with open(KERNELS + ".wat", encoding="utf-8") as file:
         content = bytes(wasmtime.wat2wasm(file.read()))
-    kept, at = content[:8], 8
+    stripped, at = content[:8], 8
     while at < len(content):  # a section: its number, its length, its content
         start = at
         length, at = read_number(content, at + 1)
         at += length
         if content[start] != NAMES:
-            kept += content[start:at]
-    return kept
+            stripped += content[start:at]
+    return stripped
 
 
 def read_number(content: bytes, at: int) -> Tuple[int, int]:

@@ -452,7 +452,7 @@ def open_models(
         if args.split:
             warn_of_simple_rules(args.warn)
             translate = functools.partial(
-                translate_sentences, translator, languages=languages_of(models)
+                translate_sentences, translator, languages=list_languages(models)
             )
         if args.alignments:
             warn_of_default_head(translator, args.warn)
@@ -460,7 +460,7 @@ def open_models(
         yield translator, translate
 
 
-def languages_of(models: Sequence[Tuple[hparams.HParams, str]]) -> Sequence[str]:
+def list_languages(models: Sequence[Tuple[hparams.HParams, str]]) -> Sequence[str]:
     """Return the languages of source and target; "" if they are unknown."""
     return read_languages(models[0][0].data) or ("", "")
 
@@ -477,16 +477,16 @@ def choose_columns(args: argparse.Namespace) -> Columns:
 def warn_of_odd_lines(
     args: argparse.Namespace,
     reader: TolerantReader,
-    several: SentenceCounter,
+    counter: SentenceCounter,
     translator: AnyTranslator,
 ) -> None:
     """Report odd lines, and translations at their length limit, in one line."""
     whose = " (of the sentences)" if args.split else ""
     counts = {name + whose: count for name, count in translator.unusual_lines.items()}
     if not args.split:
-        first = f"the first is line {several.first}; --split translates each"
+        first = f"the first is line {counter.first}; --split translates each"
         counts[f"with several sentences translated as one ({first})"] = (
-            several.num_lines
+            counter.num_lines
         )
     report = reader.report(counts)
     if report:
@@ -510,42 +510,42 @@ def run(args: argparse.Namespace) -> Optional[int]:
         translate_shards(args, models, progress)
         return None
     with contextlib.ExitStack() as stack:
-        stdin: Any = sys.stdin.buffer
+        source: Any = sys.stdin.buffer
         if args.input:
-            stdin = stack.enter_context(open(args.input, "rb"))
-        translate_stream(args, models, stdin)
+            source = stack.enter_context(open(args.input, "rb"))
+        translate_stream(args, models, source)
     return None
 
 
 def translate_stream(
     args: argparse.Namespace,
     models: List[Tuple[hparams.HParams, str]],
-    stdin: IO[bytes],
+    source: IO[bytes],
 ) -> None:
     """Translate a file or standard input to standard output.
 
     Args:
       args: the parsed arguments.
       models: (settings, log directory) of each model.
-      stdin: the lines to translate.
+      source: the lines to translate.
     """
     is_terminal = not args.input and sys.stdin.isatty()
     reader = TolerantReader()
-    several = SentenceCounter(languages_of(models)[0])
+    counter = SentenceCounter(list_languages(models)[0])
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     by_line = is_terminal or args.stream
     if by_line:
         hp, logdir = models[0]
         models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
-    lines = reader.read(ask(stdin) if is_terminal else stdin)
-    lines = lines if args.split else several.count(lines)
+    lines = reader.read(ask(source) if is_terminal else source)
+    lines = lines if args.split else counter.count(lines)
     with open_models(args, models) as (translator, translate):
         write_translations(
             translate_chunks(translate, lines, 1 if by_line else CHUNK, prefixes),
             sys.stdout.buffer,
             choose_columns(args),
         )
-    warn_of_odd_lines(args, reader, several, translator)
+    warn_of_odd_lines(args, reader, counter, translator)
 
 
 # --- Shards ---------------------------------------------------------------------------
@@ -622,7 +622,7 @@ def translate_shards(
         show_progress(progress, len(plan.shards), 0)
         return
     reader = TolerantReader()
-    several = SentenceCounter(languages_of(models)[0])
+    counter = SentenceCounter(list_languages(models)[0])
     with open_models(args, models) as (any_translator, translate):
         translator: Any = any_translator
         checkpoints = list(map(describe_checkpoint, translator.checkpoints))
@@ -632,13 +632,13 @@ def translate_shards(
             if models[0][0].search == "sample":
                 translator.start_at(first_line - 1)
             lines = reader.read(raw_lines, first_line)
-            lines = lines if args.split else several.count(lines, first_line)
+            lines = lines if args.split else counter.count(lines, first_line)
             chunks = translate_chunks(translate, lines, CHUNK)
             write_translations(chunks, output, choose_columns(args))
 
         show = functools.partial(show_progress, progress, len(plan.shards))
         shards.translate_missing(plan, translate_lines, args.warn, show)
-    warn_of_odd_lines(args, reader, several, translator)
+    warn_of_odd_lines(args, reader, counter, translator)
 
 
 def show_progress(

@@ -74,7 +74,7 @@ TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"
 ENGINES = (TENSORFLOW, CTRANSLATE2)
 QUANTIZATIONS = ("float32", "int8")
-MAX_THREADS_FOR_ONE = 4  # CTranslate2's own choice for one batch
+MAX_THREADS_FOR_ONE = 4  # CTranslate2's default for a batch
 MODEL = "model.bin"  # a file in each exported model
 CHECKSUMS = MODEL + MANIFEST  # its manifest, which exports of earlier versions lack
 MAX_POSITIONS = 1100  # of an exported model; our own sinusoids have no limit
@@ -386,7 +386,8 @@ class FastTranslator(BaseTranslator):
           lines: sentences. A line without pieces gets an empty translation; a line with
             more than `max_source_length` pieces is truncated.
           all_cores: whether to compute on each core, in a batch of its own. Several
-            threads that call this at the same time compute faster without it.
+            threads that call this at the same time compute faster without it. A line
+            that is translated alone has several threads, with or without it.
 
         Returns:
           For each line, its n best translations, best first.
@@ -395,8 +396,8 @@ class FastTranslator(BaseTranslator):
         translations = [[Translation("", 0.0)] * self.n_best for _ in sources]
         cores = count_cores() if all_cores else 1
         with self._count_call():
-            found = self._search(sources, cores)
-        for i, hypotheses in found.items():
+            n_bests = self._search(sources, cores)
+        for i, hypotheses in n_bests.items():
             limit = len(sources[i]) + self.hp.max_extra_length
             try:
                 translations[i] = [
@@ -504,9 +505,8 @@ class FastTranslator(BaseTranslator):
     def _choose_model(self, num_lines: int) -> Any:
         """Choose several threads for a line while no other is translated.
 
-        On two cores, they take 0.4 times as long. For more lines, a batch for each core
-        is faster. CTranslate2 cannot change the number of threads of a model, so this
-        opens it again.
+        For more lines, a batch for each core is faster. CTranslate2 cannot change the
+        number of threads of a model, so this opens it again.
         """
         with self._lock:
             if num_lines > 1 or self._num_calls > 1 or count_cores() == 1:

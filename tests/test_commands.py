@@ -237,7 +237,9 @@ class World:
             self.provide_text(name)
 
     def provide_corpus(self, name):
-        if not os.path.exists(self.path(name)):
+        """Put a data folder there, unless it is; it may have texts, not prepared."""
+        if not os.path.exists(self.path(name + "/corpus.json")):
+            shutil.rmtree(self.path(name), ignore_errors=True)
             shutil.copytree(self.path("data/sample"), self.path(name))
 
     def provide_text(self, name):
@@ -251,7 +253,19 @@ class World:
         with (gzip.open if name.endswith(".gz") else open)(
             self.path(name), "wb"
         ) as file:
-            file.writelines(self._sample(f"{split}.{language}"))
+            file.writelines(self._sample(f"{split}.{language}")[: self._count(name)])
+
+    def _count(self, name):
+        """Return the number of lines of the same text in the other language, if any.
+
+        Another command may have written it, which ran in this process alone.
+        """
+        swapped = {".de": ".en", ".en": ".de"}
+        other = re.sub(r"\.(de|en)$", lambda match: swapped[match[0]], name)
+        if other == name or not os.path.exists(self.path(other)):
+            return None
+        with open(self.path(other), "rb") as file:
+            return len(file.readlines())
 
 
 def values(command, flag):

@@ -102,27 +102,11 @@ def test_signals_need_not_wait_for_it(exported, monkeypatch):
                 threads.append(threading.current_thread())
                 return model.translate_batch(*args, **kwargs)
 
-        monkeypatch.setattr(fast, "_choose_model", lambda num_lines: Watched())
+            unload_model = model.unload_model
+
+        monkeypatch.setattr(fast, "_model", Watched())
         assert len(fast.translate(["1 2 3"])) == 1
     assert threads and threading.main_thread() not in threads
-
-
-def test_a_line_alone_has_several_threads(exported, lines, monkeypatch):
-    """They change neither translations nor scores; without their model, one does it."""
-    monkeypatch.setattr(ctranslate2, "count_cores", lambda: 2)
-    with open_exported(exported) as fast:
-        expected = fast.translate(lines[:4])
-        assert fast._model_for_one is None
-        actual = [fast.translate([line])[0] for line in lines[:4]]
-        assert fast._model_for_one.num_translators == 1
-        assert [x.text for [x] in actual] == [x.text for [x] in expected]
-        scores = [[x.score for [x] in n_bests] for n_bests in (actual, expected)]
-        np.testing.assert_allclose(*scores, atol=1e-5)
-        with fast._count_call(), fast._count_call():  # two threads translate
-            assert fast._choose_model(1) is fast._model
-        fast._model_for_one = None
-        monkeypatch.setattr(fast, "folder", "removed")
-        assert fast.translate(lines[:1])[0][0].text == expected[0][0].text
 
 
 def test_a_fork_is_told_that_it_cannot_translate(exported):

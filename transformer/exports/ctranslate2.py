@@ -26,7 +26,6 @@ from typing import (
     Callable,
     Dict,
     Iterable,
-    Iterator,
     List,
     NamedTuple,
     Optional,
@@ -74,7 +73,6 @@ TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"
 ENGINES = (TENSORFLOW, CTRANSLATE2)
 QUANTIZATIONS = ("float32", "int8")
-MAX_THREADS_FOR_ONE = 4  # CTranslate2's default for a batch
 MODEL = "model.bin"  # a file in each exported model
 CHECKSUMS = MODEL + MANIFEST  # its manifest, which exports of earlier versions lack
 MAX_POSITIONS = 1100  # of an exported model; our own sinusoids have no limit
@@ -347,24 +345,15 @@ class FastTranslator(BaseTranslator):
         self._ids = {
             piece: i for i, piece in enumerate(target.pieces(range(target.size)))
         }
-        # One batch per core, in parallel: several threads for one batch would wait for
-        # each other and, on a busy machine, for other processes.
-        self._model = self._open(inter_threads=count_cores(), intra_threads=1)
-        self._model_for_one: Any = None  # the same; see `_choose_model`
-        self._lock = threading.Lock()
-        self._num_calls = 0  # of `translate`, at this moment
-
-    def _open(self, **threads: int) -> Any:
-        """Open the model in CTranslate2."""
         try:
-            model = import_ctranslate2().Translator(
-                self.folder, device="cpu", **threads
+            # One batch per core, in parallel: several threads for one batch would wait
+            # for each other and, on a busy machine, for other processes.
+            self._model = import_ctranslate2().Translator(
+                folder, device="cpu", inter_threads=count_cores(), intra_threads=1
             )
         except (RuntimeError, ValueError, LookupError, MemoryError) as error:
-            reason = f"it cannot be opened: {error}"
-            raise _damaged_export(self.folder, reason) from error
-        _keep_in_forks(weakref.ref(model))
-        return model
+            raise _damaged_export(folder, f"it cannot be opened: {error}") from error
+        _keep_in_forks(weakref.ref(self._model))
 
     def __enter__(self) -> "FastTranslator":
         return self
@@ -374,8 +363,7 @@ class FastTranslator(BaseTranslator):
 
     def close(self) -> None:
         """Unload the model; afterwards, this object cannot translate."""
-        for model in filter(None, (self._model, self._model_for_one)):
-            model.unload_model()
+        self._model.unload_model()
 
     def translate(
         self, lines: Iterable[str], all_cores: bool = True
@@ -386,8 +374,7 @@ class FastTranslator(BaseTranslator):
           lines: sentences. A line without pieces gets an empty translation; a line with
             more than `max_source_length` pieces is truncated.
           all_cores: whether to compute on each core, in a batch of its own. Several
-            threads that call this at the same time compute faster without it. A line
-            that is translated alone has several threads, with or without it.
+            threads that call this at the same time compute faster without it.
 
         Returns:
           For each line, its n best translations, best first.
@@ -395,9 +382,7 @@ class FastTranslator(BaseTranslator):
         sources = self.encode(lines)
         translations = [[Translation("", 0.0)] * self.n_best for _ in sources]
         cores = count_cores() if all_cores else 1
-        with self._count_call():
-            n_bests = self._search(sources, cores)
-        for i, hypotheses in n_bests.items():
+        for i, hypotheses in self._search(sources, cores).items():
             limit = len(sources[i]) + self.hp.max_extra_length
             try:
                 translations[i] = [
@@ -478,56 +463,24 @@ class FastTranslator(BaseTranslator):
             i: len(source) + self.hp.max_extra_length for i, source in pieces.items()
         }
         limit = max(limits.values(), default=0) + 1
-        model = self._choose_model(len(pieces))
-        hypotheses = self._search_to(model, pieces, limit, cores)
+        hypotheses = self._search_to(pieces, limit, cores)
         too_long: Dict[int, Dict[int, List[str]]] = {}  # limit → lines that exceed it
         for i, n_best in hypotheses.items():
             if max(len(hypothesis.pieces) for hypothesis in n_best) > limits[i]:
                 too_long.setdefault(limits[i], {})[i] = pieces[i]
         for limit, lines in too_long.items():
-            hypotheses.update(self._add_ends(model, lines, limit, cores))
+            hypotheses.update(self._add_ends(lines, limit, cores))
         return {
             i: sorted(map(self._apply_penalty, n_best))[::-1]
             for i, n_best in hypotheses.items()
         }
 
-    @contextlib.contextmanager
-    def _count_call(self) -> Iterator[None]:
-        """Count a call of `translate` while it lasts."""
-        with self._lock:
-            self._num_calls += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._num_calls -= 1
-
-    def _choose_model(self, num_lines: int) -> Any:
-        """Choose several threads for a line while no other is translated.
-
-        For more lines, a batch for each core is faster. CTranslate2 cannot change the
-        number of threads of a model, so this opens it again.
-        """
-        with self._lock:
-            if num_lines > 1 or self._num_calls > 1 or count_cores() == 1:
-                return self._model
-            if self._model_for_one is None:
-                threads = min(count_cores(), MAX_THREADS_FOR_ONE)
-                try:
-                    self._model_for_one = self._open(
-                        inter_threads=1, intra_threads=threads
-                    )
-                except ExportDamaged:  # since it was opened; removed, for example
-                    return self._model
-            return self._model_for_one
-
     def _search_to(
-        self, model: Any, pieces: Dict[int, List[str]], limit: int, cores: int
+        self, pieces: Dict[int, List[str]], limit: int, cores: int
     ) -> Dict[int, List[Hypothesis]]:
         """Search with CTranslate2, up to one limit for all lines.
 
         Args:
-          model: from `_choose_model`.
           pieces: index of a line → its pieces.
           limit: the largest number of pieces of a translation; one with this many may
             lack its end.
@@ -539,7 +492,7 @@ class FastTranslator(BaseTranslator):
         per_core = -(-len(pieces) // cores)  # so that no core is idle
         refuse_fork(self._process)
         results = _run_outside_main_thread(
-            model.translate_batch,
+            self._model.translate_batch,
             list(pieces.values()),
             beam_size=self.hp.num_hypotheses,
             num_hypotheses=self.hp.num_hypotheses,
@@ -556,17 +509,16 @@ class FastTranslator(BaseTranslator):
         }
 
     def _add_ends(
-        self, model: Any, pieces: Dict[int, List[str]], limit: int, cores: int
+        self, pieces: Dict[int, List[str]], limit: int, cores: int
     ) -> Dict[int, List[Hypothesis]]:
         """Search up to a limit; add the probability of the end where it was cut off.
 
         Args:
-          model: from `_choose_model`.
           pieces: index of a line → its pieces.
           limit: the number of pieces of a hypothesis that was cut off.
           cores: on how many to compute.
         """
-        hypotheses = self._search_to(model, pieces, limit, cores)
+        hypotheses = self._search_to(pieces, limit, cores)
         without_end = [
             (pieces[i], hypothesis.pieces)
             for i, n_best in hypotheses.items()

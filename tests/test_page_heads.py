@@ -150,7 +150,7 @@ def test_a_head_is_switched_off_and_on(page, model):
             "[...document.querySelectorAll('.ablated mark')].map(x => x.textContent)"
         )
         assert bool(marked) == (text != best) or len(text) < len(best)
-        numbers = f"{expected.n_best[0].score:.2f}".replace("-", "−")
+        numbers = f"score {expected.n_best[0].score:.2f} (was ".replace("-", "−")
         assert numbers in page.run("byId('ablated').textContent")
         assert (
             page.run(
@@ -176,6 +176,13 @@ def test_all_heads_are_tried_and_sorted(page, model):
     changes = page.run("page.inspection.changes")
     for kind, layers in expected.items():
         np.testing.assert_allclose(changes[kind], layers, atol=1e-3)
+    others = page.run(
+        "(() => { const { texts } = page.inspection; page.inspection.texts = new Map("
+        "[['cross 1.1', page.inspection.data.nBest[0].text]]);"
+        "showRanking(page.inspection, listHeads(page.inspection));"
+        "page.inspection.texts = texts; return byId('ranking').textContent; })()"
+    )
+    assert others.endswith("1 of 12; so far, the translation is the same.")
     page.until("page.inspection.texts?.size === 12")
     shown = page.run(
         "[...document.querySelectorAll('#switches button')].map((button) =>"

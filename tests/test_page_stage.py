@@ -394,6 +394,9 @@ def test_the_step_of_a_long_sentence_is_in_sight(browser, model, width, height):
             "const line = byId('above'); line.scrollLeft = line.scrollLeft ? 0 : 1e4"
         )
         browser.until(f"{path} !== {before!r}")
+        for place, faded in (0, "more-right"), (1e4, "more-left"):
+            browser.run(f"byId('above').scrollLeft = {place}")
+            browser.until(f"byId('lines').className === '{faded}'")
         ends = browser.run(
             "['above', 'below'].map(byId).map(({scrollLeft, scrollWidth, clientWidth})"
             " => [scrollLeft, scrollWidth - clientWidth - scrollLeft])"

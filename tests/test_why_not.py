@@ -166,8 +166,9 @@ def test_probabilities_ranks_and_scores_are_those_of_the_model(translator):
         total += log_probs[piece]
     ranks = explanation.ranks
     assert ranks[explanation.turn] > 1 == max(ranks[: explanation.turn], default=1)
-    best = inspect_line(translator, LINE).n_best[0].score
-    assert abs(explanation.best_score - best) < 1e-5
+    best = inspect_line(translator, LINE).n_best[0]
+    assert abs(explanation.best_score - best.score) < 1e-5
+    assert explanation.best_target.ids == [*best.ids, eos]
     assert abs(explanation.score - total / penalty(len(target) + 1)) < 1e-4
 
 

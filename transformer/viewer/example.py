@@ -12,13 +12,14 @@ def inspect_example(
 ) -> Dict[str, Any]:
     """Inspect one of several sentences, for a page that shows it without a request.
 
-    It is the one that is translated best, by chrF; of several equally good ones, that
-    of middle length. Without references, it is the first line.
+    It is the one that is translated best, by chrF; of several equally good ones, the one
+    whose second best translation has the nearest score, so that the search had a choice.
+    Without references, it is the first line.
 
     Args:
       translator: a RecentTranslator.
       lines: the sentences.
-      references: (line, reference) for some of them, from short to long.
+      references: (line, reference) for some of them.
 
     Returns:
       {"text": the sentence, "inspection": from `inspection.to_json`}.
@@ -27,11 +28,13 @@ def inspect_example(
     if references:
         metric = CHRF()
         sources = [source for source, _ in references]
-        scores = [
-            metric.sentence_score(n_best[0].text, [reference]).score
+        ratings = [
+            (
+                metric.sentence_score(n_best[0].text, [reference]).score,
+                max((other.score - n_best[0].score for other in n_best[1:]), default=0),
+            )
             for n_best, (_, reference) in zip(translator.translate(sources), references)
         ]
-        best = [line for line, score in zip(sources, scores) if score == max(scores)]
-        example = best[len(best) // 2]
+        example = sources[ratings.index(max(ratings))]
     example = " ".join(example.split())
     return {"text": example, "inspection": to_json(inspect_line(translator, example))}

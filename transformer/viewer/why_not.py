@@ -53,6 +53,7 @@ class Explanation(NamedTuple):
     log_probs: np.ndarray  # float [T], of its pieces
     ranks: List[int]  # of each piece among those that may follow; 1: the likeliest
     score: float
+    best_target: Tokens  # the best translation, with the end
     best_score: float
     # The index of the first piece that is not the likeliest one, and the likeliest one,
     # as a word, with its log-probability. None: all are the likeliest.
@@ -87,12 +88,12 @@ def explain_line(
     ranks = (1 + (log_probs > own_log_probs[:, None]).sum(-1)).tolist()
     turn = next((i for i, rank in enumerate(ranks) if rank > 1), None)
     hp = translator.hp
+    best = [*n_best[0][0], vocabulary.eos]
     if hypotheses.history:
         nodes = search_tree(hypotheses, 0, vocabulary.eos)
         limit = length_limit(hp, len(source))
         verdict = _follow(nodes, ids, own_log_probs, ranks, hp, limit)
     else:
-        best = [*n_best[0][0], vocabulary.eos]
         verdict = _judge_path(ids, best, log_probs, ranks, hp)
     tokens = split_into_words(vocabulary, ids)
     if isinstance(target, str):
@@ -102,6 +103,7 @@ def explain_line(
         own_log_probs,
         ranks,
         float(scores[0]),
+        split_into_words(vocabulary, best),
         n_best[0][1].score,
         turn,
         None if turn is None else _likeliest_word(vocabulary, log_probs[turn]),
@@ -213,6 +215,7 @@ def explanation_to_json(explanation: Explanation) -> Dict[str, Any]:
         "logProbs": round_floats(explanation.log_probs),
         "ranks": explanation.ranks,
         "score": round_floats(explanation.score),
+        "bestTarget": explanation.best_target._asdict(),
         "bestScore": round_floats(explanation.best_score),
         "turn": explanation.turn,
         "instead": instead,

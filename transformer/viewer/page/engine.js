@@ -160,6 +160,7 @@ class Engine {
       logProbs,
       ranks,
       score: logProbs.reduce((a, b) => a + b, 0) / this.penalty(ids.length),
+      bestTarget: splitIntoWords(this.target, best),
       bestScore: nBest[0].score,
       turn: turn < 0 ? null : turn,
       instead: turn < 0 ? null : this.likeliestWord(row(turn), normalizers[turn]),

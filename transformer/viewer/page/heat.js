@@ -34,7 +34,7 @@ function makeLegend(isDifference) {
   return [name, ...values.flatMap((value) => {
     const sample = makeElement("span", {});
     sample.style.background = toCss(isDifference ? differenceColour(value) : weightColour(value));
-    return [sample, String(value).replace("-", "−")];
+    return [sample, value.toLocaleString(reader.language).replace("-", "−")];
   })];
 }
 

@@ -147,7 +147,7 @@ function showChain(tensors, name) {
   const hidden = row.items.length - shown.length;
   byId("all-keys").hidden = hidden === 0;
   byId("all-keys").textContent = say`Show all ${row.items.length} pieces`;
-  byId("inside-note").textContent = typeof view.head === "number" ? "" : say`The heads above are combined; this is head ${name.head + 1}, which looks most sharply.`;
+  byId("inside-note").textContent = typeof view.head === "number" ? "" : say`The heads above are combined; this is ${placeOfHead(name.kind, name.layer, name.head)}, which looks most sharply.`;
   choosePart(inside.box);
   if (inside.shownQuery !== query) {
     Object.assign(inside, { shownQuery: query, key: null });

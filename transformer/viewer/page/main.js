@@ -104,6 +104,9 @@ function handleKey(event) {
 function chooseLanguage(code) {
   setLanguage(code);
   byId("language").value = code;
+  for (const option of byId("speed").options) {
+    option.textContent = `${Number(option.value).toLocaleString(code)}×`;
+  }
   showDocuments();
   showLesson();
   showLoading(page.source);

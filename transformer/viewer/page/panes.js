@@ -1,7 +1,11 @@
 // The two panes: the text, and its translation, whose sentences and words can be chosen.
 
 const UNSURE = 0.5; // a word with a smaller probability is named below the translation
-const MAX_UNSURE = 3; // words that a remark names; of more, it has the number
+const MAX_LISTED = 3; // words that a remark names; of the others, it has the number
+// A translation with less than this share of the pieces of its source may lack a part of it;
+// sentences of few pieces differ more.
+const SHORT = 0.5;
+const LONG_SOURCE = 8;
 
 // The translation of the whole text, a span for each sentence. The words of the inspected
 // sentence are buttons; `inspection` is null until there is one.
@@ -125,9 +129,16 @@ function listWords(words) {
   return words.map((word) => quote(word.replace(/[.,;:!?]$/, ""))).join(", ");
 }
 
-// A few words, or the number of many.
-function countWords(words) {
-  return words.length > MAX_UNSURE ? say`${words.length} words` : listWords(words);
+// A few words; of many, the first ones and how many there are besides.
+function nameWords(words) {
+  const named = listWords(words.slice(0, MAX_LISTED));
+  return words.length > MAX_LISTED ? say`${named} and ${words.length - MAX_LISTED} more` : named;
+}
+
+// Whether a translation is much shorter than its source.
+function isShort({ data: { realSource, target } }) {
+  const [from, to] = [realSource, target.ids.length].map((count) => count - 1); // without the end
+  return from >= LONG_SOURCE && to < SHORT * from;
 }
 
 // The remarks on a translation, each a text or a list of elements: words of which the model
@@ -139,9 +150,10 @@ function describeDoubts(inspection) {
   const leftOut = without ? findLeftOut(without, (i) => isRareWord(inspection, i)) : [];
   const unknown = inspection.labels("source", true).filter((_, i) => inspection.isUnknown(i, true));
   return [
-    unsure.length > 0 && say`Not sure: ${countWords(unsure)}.`,
+    unsure.length > 0 && say`Not sure: ${nameWords(unsure)}.`,
     unknown.length > 0 && say`Not in the vocabulary, so the model cannot read it: ${listWords(unknown)}.`,
     leftOut.length > 0 && sayWith`Perhaps left out: ${makeLeftOut(inspection, leftOut)}.`.flat(),
+    isShort(inspection) && say`The translation is less than half as long as the sentence: a part may be missing.`,
   ].filter(Boolean);
 }
 
@@ -151,8 +163,8 @@ function describeOtherDoubts() {
   const unsure = others.flatMap(({ words }) => (words ?? []).filter(({ probability }) => probability < UNSURE)).map(({ word }) => word);
   const unknown = [...new Set(others.flatMap((sentence) => sentence.unknown ?? []))];
   return [
-    unsure.length > 0 && say`Not sure in the other sentences: ${countWords(unsure)}.`,
-    unknown.length > 0 && say`Not in the vocabulary in the other sentences: ${countWords(unknown)}.`,
+    unsure.length > 0 && say`Not sure in the other sentences: ${nameWords(unsure)}.`,
+    unknown.length > 0 && say`Not in the vocabulary in the other sentences: ${nameWords(unknown)}.`,
   ].filter(Boolean);
 }
 

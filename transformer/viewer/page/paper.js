@@ -6,8 +6,12 @@ const MAX_RUNNERS_UP = 3;
 function showPrinted() {
   const model = page.models[page.inspection?.model ?? view.model]?.name;
   const date = new Date().toLocaleDateString(reader.language, { dateStyle: "long" });
-  const address = isOnline() && location.href; // that of a file leads nobody else to it
-  byId("printed").textContent = [document.title, model, date, address].filter(Boolean).join(" · ");
+  const missing = page.inspection ? "" : say`Printed before the translation was there.`;
+  const facts = [document.title, model, date, missing].filter(Boolean).join(" · ");
+  // The whole address would fill lines, so it is a link, which a PDF keeps; that of a file leads
+  // nobody else to it.
+  const address = isOnline() ? [" · ", makeElement("a", { href: location.href }, location.origin + location.pathname)] : "";
+  replaceChildren(byId("printed"), facts, address);
   byId("stage").classList.toggle("stopped", view.step !== null);
   byId("stage").style.setProperty("--drawn", byId("lines").clientWidth);
   replaceChildren(byId("strip"), page.inspection ? makeStrip(page.inspection) : []);

@@ -30,6 +30,7 @@ function highlightOfStep() {
 function fitClock() {
   if (player.inspection !== page.inspection) {
     player.inspection = page.inspection;
+    byId("step-heard").textContent = "";
     pause();
   }
   if (view.step === null) {

@@ -39,10 +39,9 @@ function hasChoice({ prefix, target } = view) {
 }
 
 // Remember the choice that an inspection shows, or that there is none.
-function rememberChoice(inspection) {
-  const { prefix, target, pieces } = view;
+function rememberChoice(inspection, { prefix, target, pieces } = view) {
   const key = keyOfSentence(inspection.model, inspection.text);
-  if (hasChoice()) {
+  if (hasChoice({ prefix, target })) {
     const probabilities = inspection.probabilities(true);
     const words = inspection.data.target.words.slice(0, -1).map((word, i) => ({ word, probability: probabilities[i] }));
     choices.set(key, { prefix, target, pieces, text: textOf(inspection), words });
@@ -55,6 +54,38 @@ function rememberChoice(inspection) {
 function choiceOf(source) {
   const { prefix, target, pieces } = findChoice(source) ?? NO_CHOICE;
   return { prefix, target, pieces };
+}
+
+// The choices of the other sentences for a link, each [sentence, prefix, target, pieces].
+function listOtherChoices() {
+  const sentences = currentTranslation()?.sentences ?? [];
+  return sentences.flatMap(({ source }, i) => {
+    const choice = findChoice(source);
+    return choice && i !== view.sentence ? [[i, choice.prefix, choice.target, choice.pieces]] : [];
+  });
+}
+
+// Make the choices of a link for other sentences than the one that the page inspects.
+async function restoreChoices(signal) {
+  const { sentences } = page.translation;
+  while (page.linkedChoices.length) {
+    const [[i, prefix, target, pieces]] = page.linkedChoices;
+    const text = i === view.sentence ? undefined : sentences[i]?.source;
+    const known = findChoice(text);
+    if (text !== undefined && (known?.pieces !== pieces || String(known.target) !== String(target))) {
+      const inspection = await page.source.inspect({ model: view.model, text, prefix, target, padding: 0 }, signal).catch(() => null);
+      signal.throwIfAborted();
+      const found = inspection && piecesOfChoice(inspection, { prefix, target });
+      if (found === pieces) {
+        rememberChoice(inspection, { prefix, target, pieces });
+      } else {
+        showMisfit(describeOtherPieces(pieces, found ?? ""));
+      }
+    }
+    page.linkedChoices.shift();
+  }
+  showTranslation();
+  writeLink();
 }
 
 // The sentence that the page inspects, { source, text }; undefined until it is translated.
@@ -101,6 +132,9 @@ async function refresh() {
     const other = view.other < 0 ? null : await page.source.inspect({ ...makeRequest(view.other), text: inspection.text, prefix: [], target: null }, request.signal);
     if (page.request === request) {
       await showInspections(inspection, other, request.signal);
+      if (page.linkedChoices.length) {
+        await restoreChoices(request.signal);
+      }
     }
   } catch (error) {
     if (page.request === request) {
@@ -155,8 +189,8 @@ function becomeVisible(element) {
 }
 
 // The pieces that a choice of the user keeps.
-function piecesOfChoice({ data }) {
-  const count = view.target ? data.target.pieces.length - 1 : view.prefix.length;
+function piecesOfChoice({ data }, { prefix, target } = view) {
+  const count = target ? data.target.pieces.length - 1 : prefix.length;
   return data.target.pieces.slice(0, count).join("");
 }
 
@@ -280,13 +314,14 @@ function showRemark() {
 
 function handleInput() {
   view.text = byId("text").value;
+  byId("heard").textContent = "";
   Object.assign(view, { sentence: 0, expected: "", step: null });
   whyNot.ids = null;
   showCounter();
   showExamples();
   showRemark();
   showMisfit("");
-  page.isLinked = false;
+  Object.assign(page, { isLinked: false, linkedChoices: [] });
   Object.assign(view, NO_CHOICE);
   markStale();
   showTranslation();

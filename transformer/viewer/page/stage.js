@@ -252,6 +252,17 @@ function showRibbons(scene) {
   for (const id of ["above", "below"]) {
     shownLines[id] = byId(id).scrollLeft;
   }
+  fadeEdges();
+}
+
+// Where a line goes on beyond an edge, words and ribbons fade.
+function fadeEdges() {
+  const lines = [byId("above"), byId("below")];
+  const hidden = (line) => line.scrollWidth - line.clientWidth;
+  const isRightToLeft = (line) => getComputedStyle(line).direction === "rtl";
+  const left = (line) => (isRightToLeft(line) ? hidden(line) + line.scrollLeft : line.scrollLeft);
+  byId("lines").classList.toggle("more-left", lines.some((line) => left(line) > 1));
+  byId("lines").classList.toggle("more-right", lines.some((line) => hidden(line) - left(line) > 1));
 }
 
 // If the reader scrolls a line, the other one follows, and the ribbons, too.

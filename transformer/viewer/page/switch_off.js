@@ -74,7 +74,7 @@ function joinNames(heads) {
   return heads.map(nameHead).join(", ");
 }
 
-// "Without cross 2.3: The woman who visit … −3.20 (was −0.31)", with different words marked.
+// "Without cross 2.3: The woman who visit … score −3.20 (was −0.31)", with different words marked.
 function describeAblation(inspection, off, { nBest: [best], score }) {
   const [before, after] = [textOf(inspection), best.text].map((text) => text.split(" "));
   const isCommon = findCommonWords(before, after)[1];
@@ -82,8 +82,8 @@ function describeAblation(inspection, off, { nBest: [best], score }) {
   return [
     say`Without ${joinNames(off)}:`, " ",
     makeElement("span", { class: "ablated", dir: "auto", lang: languageOf("target") }, after.flatMap((word, i) => [isCommon[i] ? word : makeElement("mark", {}, word), " "])),
-    makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, formatNumber(best.score) + (was === null ? "" : ` ${say`(was ${formatNumber(was)})`}`)),
-    before.join() === after.join() ? say`, the same translation.` : say`. The translation above would have ${formatNumber(score)}.`,
+    makeElement("span", { class: "number", title: formatNumber(best.score, 4) }, was === null ? say`score ${formatNumber(best.score)}` : say`score ${formatNumber(best.score)} (was ${formatNumber(was)})`),
+    before.join() === after.join() ? say`, the same translation.` : say`. The translation above would have the score ${formatNumber(score)}.`,
   ];
 }
 
@@ -183,7 +183,9 @@ function showRanking(inspection, heads) {
   const others = heads.filter((name) => changesText(inspection, name)).length;
   const compared = others
     ? say`Translated without each head: ${size} of ${heads.length}; ≠ marks ${others} without which the translation is another.`
-    : say`Translated without each head: ${size} of ${heads.length}; the translation is always the same.`;
+    : size < heads.length
+      ? say`Translated without each head: ${size} of ${heads.length}; so far, the translation is the same.`
+      : say`Translated without each head: ${heads.length} of ${heads.length}; the translation is always the same.`;
   const texts = size ? compared : "";
   byId("ranking").textContent = [say`The numbers: how the log-probability of this translation changes without the head. Most needed: ${describe(worst)}.`, important, texts].filter(Boolean).join(" ");
 }

@@ -1,6 +1,6 @@
 // The current view, and the link that encodes it.
 
-const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, inputs: 0, isPrinted: false, isSettled: false, isLinked: false };
+const page = { source: null, models: [], translation: null, inspection: null, other: null, highlight: null, lit: null, matrix: null, layout: null, request: null, timer: 0, linkTimer: 0, inputs: 0, isPrinted: false, isSettled: false, isLinked: false, linkedChoices: [] };
 const view = { text: "", sentence: 0, model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, pieces: "", padding: 0, showCut: true, theme: "auto", tab: "why-not", expected: "", step: null, off: [] };
 // The best translation. `pieces` are those that a choice keeps: a link can then be checked.
 const NO_CHOICE = { prefix: [], target: null, pieces: "" };
@@ -16,8 +16,9 @@ function languageOf(side, model = page.inspection.model) {
 function viewToHash() {
   const { text, sentence, model, other, byWords, kind, layer, head, prefix, target, pieces, padding, showCut, theme, tab, expected, step, off } = view;
   const { row, column } = page.highlight ?? {};
+  const choices = [...listOtherChoices(), ...page.linkedChoices];
   const fields = {
-    t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
+    a: choices.length ? JSON.stringify(choices) : "", t: text, n: sentence, m: page.models[model].name, o: page.models[other]?.name ?? "", w: byWords ? 1 : 0, k: kind, l: layer, h: head,
     p: prefix.join("."), g: target ? target.join(".") : "-", c: pieces, r: row ?? "", q: column ?? "", d: padding, x: showCut ? 1 : 0, y: theme, b: tab, e: expected, s: step ?? "", f: off.join("_"), i: reader.language, z: lesson.number === null ? "" : lesson.number + 1,
   };
   return `#${new URLSearchParams(fields)}`;
@@ -81,6 +82,7 @@ function hashToView(hash) {
   view.prefix = ids("p");
   view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
   view.pieces = fields.get("c") || "";
+  page.linkedChoices = field("a", readChoices, say`choices of other sentences`, []);
   view.step = integer("s", 1 - page.models[view.model].layers, MAX_CHARACTERS, null);
   view.padding = integer("d", 0, 16, 0);
   view.showCut = fields.get("x") !== "0";
@@ -92,6 +94,18 @@ function hashToView(hash) {
   lesson.number = number && number - 1;
   page.lit = { row: integer("r", 0, MAX_CHARACTERS, undefined), column: integer("q", 0, MAX_CHARACTERS, undefined) };
   showMisfit(describeMisfit(fields, refused));
+}
+
+// The choices of other sentences: see `listOtherChoices`. Undefined if they are not valid.
+function readChoices(text) {
+  const isIds = (value) => Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0);
+  const isChoice = ([sentence, prefix, target, pieces]) => isIds([sentence]) && isIds(prefix) && (target === null || isIds(target)) && typeof pieces === "string";
+  try {
+    const choices = JSON.parse(text);
+    return choices.every(isChoice) ? choices : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 // What of a link does not fit, and what to do; "" if all does.

@@ -80,16 +80,18 @@ async function explainExpected() {
 
 function showExplanation() {
   const { explanation } = whyNot;
-  byId("deciding").textContent = explanation ? describeTurn(explanation) : "";
+  byId("deciding").textContent = explanation ? describeParting(explanation) : "";
   byId("verdict").textContent = explanation ? describeVerdict(explanation) : "";
   byId("expected-score").textContent = explanation ? describeScores(explanation) : "";
   replaceChildren(byId("expected-words"), explanation ? makeExpectedWords(explanation, view.byWords) : []);
   byId("expected-note").hidden = !explanation;
 }
 
-// The first word that is not the model's own choice, and its own; "" if there is none.
-function describeTurn({ target, turn, instead, verdict: { kind } }) {
-  return turn === null || kind === "best" ? "" : say`The first word that is not the likeliest here: ${namePiece(target, turn)}; ${quote(instead.word)} is likelier.`;
+// Where an expected translation parts from the best one; "" if it is the best one.
+function describeParting({ target, bestTarget }) {
+  const place = target.ids.findIndex((id, i) => id !== bestTarget.ids[i]);
+  const [word, other] = [target, bestTarget].map(({ words, spans }) => quote(words[spans.findIndex(([, end]) => place < end)]));
+  return place < 0 ? "" : say`It parts from the best translation at ${word}, where that has ${other}.`;
 }
 
 // One sentence that says why the translation is not the best one. A rank is that of the

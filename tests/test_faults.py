@@ -1,5 +1,6 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
 
+import functools
 import os
 import pathlib
 import shutil
@@ -104,31 +105,42 @@ def replace_by_folder(path):
     path.mkdir()
 
 
-DAMAGE = [
-    ("hparams.json", pathlib.Path.unlink),
-    ("hparams.json", replace_by_pipe),
-    ("hparams.json", replace_by_folder),
-    ("hparams.json", lambda path: path.write_text("{}")),
-    ("spm.model", pathlib.Path.unlink),
-    ("spm.model", empty),
-    ("spm.model", replace_by_folder),
+DAMAGES = [
+    {"hparams.json": pathlib.Path.unlink, "spm.model": pathlib.Path.unlink},
+    {"hparams.json": replace_by_pipe, "spm.model": empty},
+    {"hparams.json": replace_by_folder, "spm.model": replace_by_folder},
+    {"hparams.json": lambda path: path.write_text("{}")},
 ]
 
 
-@pytest.mark.parametrize("name, damage", DAMAGE)
 def test_what_translating_needs_is_written_again_if_somebody_damages_it(
-    digits, whole, tmp_path, before_update, capsys, name, damage
+    digits, whole, tmp_path, before_update, capsys
 ):
-    before_update({6: lambda: damage(tmp_path / name)})
-    corpora.run_train(digits, tmp_path, *corpora.HARD)
-    assert (
-        f"{name} had been removed or damaged in {tmp_path}" in capsys.readouterr().err
+    """Before each checkpoint, in another way."""
+    names = ("hparams.json", "spm.model")
+    seen = []
+
+    def damage_by(functions):
+        seen.append([(tmp_path / name).read_bytes() for name in names])
+        for name, damage in functions.items():
+            damage(tmp_path / name)
+
+    steps = [2, 4, 6, 8]
+    before_update(
+        {
+            step: functools.partial(damage_by, functions)
+            for step, functions in zip(steps, DAMAGES)
+        }
     )
-    content = (tmp_path / name).read_bytes()
-    with open(os.path.join(whole, name), "rb") as file:
-        assert content == file.read()
+    corpora.run_train(digits, tmp_path, *corpora.HARD, "--save_every=2")
+    printed = capsys.readouterr().err
+    for name, count in ("hparams.json", 4), ("spm.model", 3):
+        warning = f"{name} had been removed or damaged in {tmp_path}"
+        assert printed.count(warning) == count
+    damage_by({})
+    assert len(seen) == 5 and seen == seen[:1] * 5 and all(seen[0])
     corpora.assert_same_training(tmp_path, whole)
-    assert not manifests.find_fault(str(tmp_path / "model.ckpt-8"))
+    assert not manifests.find_fault(str(tmp_path / "model.ckpt-10"))
 
 
 @pytest.mark.parametrize("name", ["hparams.json", "spm.model"])

@@ -147,9 +147,12 @@ def updated(hp):
         with graph.make_session() as session:
             graph.initialize_or_restore(session, Start(0))
             # TensorFlow's first values depend on the number of operations.
-            for variable in tf.trainable_variables():
-                value = random.uniform(-0.3, 0.3, variable.shape.as_list())
-                session.run(tf.assign(variable, value))
+            session.run(
+                [
+                    tf.assign(variable, random.uniform(-0.3, 0.3, variable.shape))
+                    for variable in tf.trainable_variables()
+                ]
+            )
             metrics = [run_update(session, graph.update).metrics for _ in range(2)]
             names = {v.op.name: v for v in tf.global_variables()}
             return metrics, session.run(names)

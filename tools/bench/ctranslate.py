@@ -7,6 +7,8 @@ import sentencepiece
 import work
 from worker import Measure, serve
 
+from transformer import hparams
+
 
 def open_decoding(spec: dict) -> Measure:
     """Return a function that measures translation."""
@@ -21,14 +23,22 @@ def open_decoding(spec: dict) -> Measure:
         intra_threads=spec["threads"],
     )
 
+    extra_length = hparams.load(spec["logdir"]).max_extra_length
+
     def translate(lines, batch):
-        results = translator.translate_batch(
-            text.encode(lines, out_type=str),
-            beam_size=spec["beam_size"],
-            length_penalty=0,
-            max_batch_size=batch,
-        )
-        return text.decode([result.hypotheses[0] for result in results])
+        pieces = text.encode(lines, out_type=str)
+        order = sorted(range(len(lines)), key=lambda i: len(pieces[i]))
+        hypotheses = {}
+        for start in range(0, len(order), batch):
+            indices = order[start : start + batch]
+            results = translator.translate_batch(
+                [pieces[i] for i in indices],
+                beam_size=spec["beam_size"],
+                length_penalty=0,
+                max_decoding_length=len(pieces[indices[-1]]) + extra_length,
+            )
+            hypotheses.update(zip(indices, (x.hypotheses[0] for x in results)))
+        return text.decode([hypotheses[i] for i in range(len(lines))])
 
     return work.measure_decoding(translate, work.test_lines(spec["data"])[0])
 

@@ -168,7 +168,8 @@ def test_probabilities_ranks_and_scores_are_those_of_the_model(translator):
     assert ranks[explanation.turn] > 1 == max(ranks[: explanation.turn], default=1)
     best = inspect_line(translator, LINE).n_best[0]
     assert abs(explanation.best_score - best.score) < 1e-5
-    assert explanation.best_target.ids == [*best.ids, eos]
+    *best_ids, end = explanation.best_target.ids
+    assert end == eos and translator.translation(best_ids, 0.0).text == best.text
     assert abs(explanation.score - total / penalty(len(target) + 1)) < 1e-4
 
 

@@ -12,9 +12,9 @@ def inspect_example(
 ) -> Dict[str, Any]:
     """Inspect one of several sentences, for a page that shows it without a request.
 
-    It is the one that is translated best, by chrF; of several equally good ones, the one
-    whose second best translation has the nearest score, so that the search had a choice.
-    Without references, it is the first line.
+    It is the one that is translated best, by chrF; of several equally good ones, the
+    one whose second best translation has the nearest score, so that the search had a
+    choice. Without references, it is the first line.
 
     Args:
       translator: a RecentTranslator.

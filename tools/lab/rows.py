@@ -88,6 +88,7 @@ OPTION_ROWS = [
     Row("relative positions", OPTIONS, 1.0, {"max_relative_position": 8}),
     Row("proximity bias", OPTIONS, 0.3, {"proximity_bias": True}),
     Row("interleaved sinusoids", OPTIONS, 0.0, {"positions": "interleaved"}),
+    Row("batches of 24 shapes", OPTIONS, -0.1, {"batch_shapes": 24}),
     Row("d_v 32", OPTIONS, -0.4, {"d_v": 32}),
     Row(
         "embeddings not tied",

@@ -110,10 +110,9 @@ def read_constants():
 
 
 @needs_node
-@pytest.mark.parametrize("language", ["GERMAN", "CHINESE"])
+@pytest.mark.parametrize("language", ["GERMAN", "SPANISH", "FRENCH", "CHINESE"])
 def test_each_text_is_translated_and_nothing_else(language):
-    scripts = ["german.js", "chinese.js"]
-    texts = run_node(f"return {language};", scripts=scripts)
+    texts = run_node(f"return {language};", scripts=[f"{language.lower()}.js"])
     expected = read_code_texts() | read_static_texts() | read_constants()
     optional = {"Space"}  # a key
     assert set(texts) - optional == expected - optional
@@ -189,6 +188,8 @@ def test_no_text_is_forgotten(browser, trained, one_thread_only):
         browser.run(read_axe() + "; 0")
         for language, thousand, half in (
             ("de", "1.000", "0,5"),
+            ("es", "1000", "0,5"),
+            ("fr", "1\u202f000", "0,5"),
             ("zh", "1,000", "0.5"),
         ):
             choose(browser, "language", language)

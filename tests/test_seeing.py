@@ -376,6 +376,7 @@ def test_a_model_is_described_by_its_corpus(trained, digits, tmp_path):
 def test_the_choices_of_a_word_are_likely_and_whole(translator, lines):
     vocabulary = translator.vocabularies.target
     target = vocabulary.encode("3 " + "12" * 2 + " 7")
+    [source] = translator.encode(lines[:1])
     spans = words.split_into_words(vocabulary, target).spans
     assert max(end - begin for begin, end in spans) > 1  # a word of several pieces
     for index, (begin, end) in enumerate(spans):
@@ -389,8 +390,6 @@ def test_the_choices_of_a_word_are_likely_and_whole(translator, lines):
             assert ids[:begin] == target[:begin]
             forced = inspect_line(translator, lines[0], target=ids, leave_out=False)
             kept = [*ids, vocabulary.eos] if is_end else ids
-            log_probs = forced.log_probs[begin : len(kept)]
-            np.testing.assert_allclose(probability, np.exp(log_probs.sum()), rtol=1e-3)
             tokens = words.split_into_words(vocabulary, kept)
             assert tokens.words[index] == word or (is_end and not word)
             if ids != target[:end] and not is_end and len(tokens.words) == index + 1:
@@ -398,5 +397,21 @@ def test_the_choices_of_a_word_are_likely_and_whole(translator, lines):
                 [(piece, *_), *_] = forced.alternatives[len(ids)]
                 longer = words.split_into_words(vocabulary, [*ids, piece])
                 assert longer.words[index] == word
+            # Its pieces, and any piece that does not continue it.
+            last = begin if not word else tokens.spans[index][1]
+            log_probs = translator.inspect(
+                [source], [kept[:last]], lambda inspection: inspection.log_probs[0, -1]
+            )
+            ends = [
+                piece
+                for piece in range(vocabulary.size)
+                if piece == vocabulary.eos
+                or word
+                and vocabulary.pieces([piece])[0].startswith("▁")
+                and piece not in vocabulary.forbidden
+            ]
+            of_end = np.exp(log_probs[ends]).sum()
+            expected = np.exp(forced.log_probs[begin:last].sum()) * of_end
+            np.testing.assert_allclose(probability, expected, rtol=1e-3)
     with pytest.raises(ValueError, match="expected the index of one of 3 words, got 3"):
         list_choices(translator, lines[0], target, 3)

@@ -1,5 +1,6 @@
 """From pieces to words: which pieces make a word, and attention between words."""
 
+import functools
 import re
 from typing import List, NamedTuple, Sequence, Tuple
 
@@ -93,6 +94,28 @@ def _is_word_start(vocabulary, ids, pieces, i):
     if isinstance(vocabulary, SubwordVocabulary):
         return pieces[i - 1].endswith(WORD_END)
     return True
+
+
+def find_word_starts(vocabulary: BaseVocabulary, before: int) -> np.ndarray:
+    """Return which pieces begin a word if they follow a piece of text: bool [V].
+
+    Args:
+      vocabulary: as for `split_into_words`.
+      before: the id of the piece before.
+    """
+    is_closed = vocabulary.pieces([before])[0].endswith(WORD_END)
+    return _find_word_starts(vocabulary, is_closed)
+
+
+@functools.lru_cache(maxsize=8)  # it takes 2 ms
+def _find_word_starts(vocabulary, is_closed):
+    """The same; `is_closed`: whether the piece before ends a word of tensor2tensor."""
+    ids = list(range(vocabulary.size))
+    if isinstance(vocabulary, Vocabulary):
+        starts = [text.startswith(WORD_START) for text in vocabulary.pieces(ids)]
+    else:
+        starts = [is_closed or not isinstance(vocabulary, SubwordVocabulary)] * len(ids)
+    return np.array(starts) | np.isin(ids, [PAD, vocabulary.bos, vocabulary.eos])
 
 
 def _join_pieces(vocabulary, ids, pieces):

@@ -20,6 +20,8 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
     "memory.js",
     "german.js",
+    "spanish.js",
+    "french.js",
     "chinese.js",
     "say.js",
     "errors.js",

@@ -8,7 +8,7 @@ from typing import Iterator, List, NamedTuple, Sequence
 import numpy as np
 
 from transformer.decoding import NEVER
-from transformer.text.words import split_into_words
+from transformer.text.words import find_word_starts, split_into_words
 
 NUM_CHOICES = 6  # for the place of a word
 MAX_ADDED = 8  # pieces that complete a word: without spaces, words may have no end
@@ -19,7 +19,9 @@ class WordChoice(NamedTuple):
     """A word that a translation may have at a place."""
 
     word: str  # "": the translation ends before it
-    probability: float  # of its pieces, after the words before it
+    probability: (
+        float  # of its pieces after the words before it, and that it ends there
+    )
     ids: List[int]  # of the translation up to the end of the word
     is_end: bool  # whether the translation ends there
 
@@ -49,27 +51,28 @@ def list_word_choices(
         )
     begin, end = spans[index]
 
-    def ends_word(ids):
-        """Return whether the last of these ids is not part of the word."""
-        is_end = ids[-1] == vocabulary.eos
-        return is_end or len(split_into_words(vocabulary, ids[begin:]).spans) > 1
+    def find_ends(ids):
+        """Return which pieces end the word if they follow these ids: bool [V]."""
+        if len(ids) == begin:  # a word has a piece
+            return np.arange(vocabulary.size) == vocabulary.eos
+        return find_word_starts(vocabulary, ids[-1])
 
-    [log_probs] = _read_log_probs(translator, source, [target[: end - 1]])
+    [log_probs] = _read_log_probs(translator, source, [target[:end]])
     choices, candidates = [], []
     log_prob = 0.0  # of the pieces of the word before a place
     for place in range(begin, end):
-        row = log_probs[place]
+        row, kept = log_probs[place], target[:place]
+        ends = find_ends(kept)
+        best_end = int(np.where(ends, row, NEVER).argmax())
+        of_end = np.logaddexp.reduce(row[ends])
+        ids = [*kept, best_end]
+        choices.append(_make_choice(vocabulary, ids, begin, place, log_prob + of_end))
         for piece in np.argsort(-row, kind="stable")[:branches].tolist():
-            if piece != target[place]:
-                ids = [*target[:place], piece]
-                candidates.append((ids, log_prob + row[piece]))
+            if piece != target[place] and not ends[piece]:
+                candidates.append(([*kept, piece], log_prob + row[piece]))
         log_prob += row[target[place]]
+    log_prob += np.logaddexp.reduce(log_probs[end][find_ends(target[:end])])
     own = _make_choice(vocabulary, target[:end], begin, end, log_prob)
-    for ids, log_prob in candidates:
-        if ends_word(ids):
-            length = len(ids) - 1
-            choices.append(_make_choice(vocabulary, ids, begin, length, log_prob))
-    candidates = [(ids, log_prob) for ids, log_prob in candidates if not ends_word(ids)]
     for _ in range(MAX_ADDED):
         if not candidates:
             break
@@ -77,7 +80,9 @@ def list_word_choices(
         longer = []
         for (ids, log_prob), row in zip(candidates, rows):
             piece = int(row[-1].argmax())
-            if ends_word([*ids, piece]):
+            ends = find_ends(ids)
+            if ends[piece]:
+                log_prob += np.logaddexp.reduce(row[-1][ends])
                 choices.append(_make_choice(vocabulary, ids, begin, len(ids), log_prob))
             else:
                 longer.append(([*ids, piece], log_prob + row[-1][piece]))

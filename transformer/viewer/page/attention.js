@@ -53,7 +53,7 @@ function showRole() {
     const role = page.inspection.role(kind, layer, head);
     byId("role").textContent = `${placeOfHead(kind, layer, head)}: ${say`${translate(role.text)}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits.`} ${describeComparison()}`;
   } else {
-    byId("role").textContent = `${describeHeads(view, page.inspection.heads)}. ${describeComparison()}`;
+    byId("role").textContent = `${say`${describeHeads(view, page.inspection.heads)}.`} ${describeComparison()}`;
   }
 }
 

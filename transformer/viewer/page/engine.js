@@ -223,22 +223,26 @@ class Engine {
     }
     const [begin, end] = spans[word];
     const { size } = this.target;
-    const endsWord = (ids) => ids[ids.length - 1] === EOS || splitIntoWords(this.target, ids.slice(begin)).spans.length > 1;
     const memory = this.model.encode([...source, EOS]);
-    const [logits, normalizers, targetState] = this.model.startFrom([BOS, ...target.slice(0, end - 1)], memory);
+    const [logits, normalizers, targetState] = this.model.startFrom([BOS, ...target.slice(0, end)], memory);
+    const rowAt = (place) => logits.subarray(place * size, (place + 1) * size);
+    const isEnd = (ids, piece) => piece === EOS || (ids.length > begin && this.startsWord(piece));
+    const choices = [];
     let candidates = []; // { ids, logProb, parent: the hypothesis that it continues }
     let logProb = 0; // of the pieces of the word before a place
     for (let place = begin; place < end; place += 1) {
-      const row = logits.subarray(place * size, (place + 1) * size);
+      const row = rowAt(place);
+      const kept = target.slice(0, place);
+      const ofEnd = this.rateEnd(row, normalizers[place], (piece) => isEnd(kept, piece));
+      choices.push(this.makeChoice([...kept, ofEnd.likeliest], begin, place, logProb + ofEnd.logProb));
       const before = logProb - normalizers[place];
-      for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place])) {
-        candidates.push({ ids: [...target.slice(0, place), piece], logProb: before + row[piece], parent: place });
+      for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place] && !isEnd(kept, other))) {
+        candidates.push({ ids: [...kept, piece], logProb: before + row[piece], parent: place });
       }
       logProb = before + row[target[place]];
     }
+    logProb += this.rateEnd(rowAt(end), normalizers[end], (piece) => isEnd(target, piece)).logProb;
     const own = this.makeChoice(target.slice(0, end), begin, end, logProb);
-    const choices = candidates.filter(({ ids }) => endsWord(ids)).map(({ ids, logProb: ofIds }) => this.makeChoice(ids, begin, ids.length - 1, ofIds));
-    candidates = candidates.filter(({ ids }) => !endsWord(ids));
     let state = targetState;
     for (let added = 0; candidates.length > 0 && added < MAX_ADDED; added += 1) {
       const [rows, ofRows, next] = this.model.step(candidates.map(({ ids }) => ids[ids.length - 1]), candidates.map(({ parent }) => parent), state);
@@ -247,8 +251,9 @@ class Engine {
       candidates.forEach(({ ids, logProb: ofIds }, k) => {
         const row = rows.subarray(k * size, (k + 1) * size);
         const [piece] = likeliestPieces(row, 1);
-        if (endsWord([...ids, piece])) {
-          choices.push(this.makeChoice(ids, begin, ids.length, ofIds));
+        if (isEnd(ids, piece)) {
+          const ofEnd = this.rateEnd(row, ofRows[k], (other) => isEnd(ids, other));
+          choices.push(this.makeChoice(ids, begin, ids.length, ofIds + ofEnd.logProb));
         } else {
           longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - ofRows[k], parent: k });
         }
@@ -262,6 +267,23 @@ class Engine {
       }
     }
     return sortBest([...words.values()], ({ probability }) => probability);
+  }
+
+  // Whether a piece cannot continue a word.
+  startsWord(piece) {
+    return piece === EOS || (!FORBIDDEN.includes(piece) && this.target.pieces[piece].startsWith(SPACE_MARK));
+  }
+
+  // The log-probability that one of some pieces comes next, and the likeliest of them.
+  rateEnd(logits, normalizer, isEnd) {
+    let [sum, likeliest] = [0, EOS];
+    logits.forEach((logit, piece) => {
+      if (isEnd(piece)) {
+        sum += Math.exp(logit - normalizer);
+        likeliest = logit > logits[likeliest] ? piece : likeliest;
+      }
+    });
+    return { logProb: Math.log(sum), likeliest };
   }
 
   // A choice whose word has the ids from `begin` to `end`; "" if the translation ends before.

@@ -172,6 +172,7 @@ const GERMAN = {
   "{0} steps": "{0} Schritte",
   "{0} steps.": "{0} Schritte.",
   "{0} to {1}": "{0} bis {1}",
+  "{0}.": "{0}.",
   "{0} and {1} more": "{0} und {1} weitere",
   "The translation is less than half as long as the sentence: a part may be missing.": "Die Übersetzung ist nicht halb so lang wie der Satz: Vielleicht fehlt ein Teil.",
   "{0}, layer {1}": "{0}, Schicht {1}",

@@ -41,7 +41,7 @@ function queryInView() {
     const isNew = inside.inspection !== inspection || isTarget !== wasTarget;
     const first = Math.max(pieces.findIndex(isWord), 0);
     const highlighted = page.highlight?.row;
-    const skipped = highlighted !== undefined && !isWord(inspection.labels(side, view.byWords)[highlighted]) ? highlighted : null;
+    const skipped = highlighted !== undefined && view.step === null && !isWord(inspection.labels(side, view.byWords)[highlighted]) ? highlighted : null;
     Object.assign(inside, { inspection, skipped, side, piece: isNew ? first : inside.piece, isComplete: false, key: null });
   }
   if (page.highlight?.row !== inside.skipped) {

@@ -20,12 +20,18 @@ function linkOfLesson({ fields }) {
     link.delete(name);
   }
   for (const [name, value] of Object.entries(fields)) {
-    link.set(name, value === "first" ? first : value);
+    link.set(name, value === "first" ? first : value === "unsure" ? findUnsureStep() : value);
   }
   if (!view.text.trim()) {
     link.set("t", page.source.example?.text ?? page.models[view.model].examples?.[0] ?? "");
   }
   return `#${link}`;
+}
+
+// The step whose word is the least probable, so that others are likely, too; 3 if there is none.
+function findUnsureStep() {
+  const probabilities = page.inspection && !isStale() ? page.inspection.probabilities(true).slice(0, -1) : [];
+  return probabilities.indexOf(Math.min(...probabilities)) + 1 || 3;
 }
 
 async function openLesson(number) {

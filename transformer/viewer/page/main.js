@@ -104,6 +104,9 @@ function handleKey(event) {
 function chooseLanguage(code) {
   setLanguage(code);
   byId("language").value = code;
+  for (const id of ["heard", "step-heard"]) { // what they said was in another language
+    byId(id).textContent = "";
+  }
   for (const option of byId("speed").options) {
     option.textContent = `${Number(option.value).toLocaleString(code)}×`;
   }

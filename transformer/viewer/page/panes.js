@@ -131,8 +131,9 @@ function listWords(words) {
 
 // A few words; of many, the first ones and how many there are besides.
 function nameWords(words) {
-  const named = listWords(words.slice(0, MAX_LISTED));
-  return words.length > MAX_LISTED ? say`${named} and ${words.length - MAX_LISTED} more` : named;
+  const different = [...new Set(words.map((word) => word.replace(/[.,;:!?]$/, "")))];
+  const named = listWords(different.slice(0, MAX_LISTED));
+  return different.length > MAX_LISTED ? say`${named} and ${different.length - MAX_LISTED} more` : named;
 }
 
 // Whether a translation is much shorter than its source.

@@ -13,6 +13,10 @@ function showPrinted() {
   const address = isOnline() ? [" · ", makeElement("a", { href: location.href }, location.origin + location.pathname)] : "";
   replaceChildren(byId("printed"), facts, address);
   byId("stage").classList.toggle("stopped", view.step !== null);
+  byId("lines").style.width = page.isPrinted ? `${Math.max(byId("above").scrollWidth, byId("below").scrollWidth)}px` : ""; // lines that scroll
+  if (page.inspection) {
+    showRibbons(makeScene(page, view));
+  }
   byId("stage").style.setProperty("--drawn", byId("lines").clientWidth);
   replaceChildren(byId("strip"), page.inspection ? makeStrip(page.inspection) : []);
 }

@@ -91,7 +91,8 @@ function moveClock(step, { highlight = undefined, isAnimated = false } = {}) {
 function chooseStep(step, options) {
   pause();
   moveClock(step, options);
-  byId("step-heard").textContent = [describePosition(), byId("step-text").textContent, describeNextWords()].filter(Boolean).join(" ");
+  const position = step > 0 ? describePosition() : ""; // in the encoder, the text says it
+  byId("step-heard").textContent = [position, byId("step-text").textContent, describeNextWords()].filter(Boolean).join(" ");
 }
 
 // After all at once comes the beginning.

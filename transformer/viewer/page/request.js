@@ -360,7 +360,8 @@ function findSentence(index, by) {
 
 function chooseSentence(sentence) {
   if (sentence !== undefined && !isStale() && sentence !== view.sentence) {
-    choose({ sentence, step: null, ...choiceOf(page.translation.sentences[sentence].source) });
+    whyNot.ids = null; // what was expected is of another sentence
+    choose({ sentence, step: null, expected: "", ...choiceOf(page.translation.sentences[sentence].source) });
   }
 }
 

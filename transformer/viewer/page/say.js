@@ -4,6 +4,8 @@
 const PAGE_LANGUAGES = {
   en: { name: "English", texts: {} },
   de: { name: "Deutsch", texts: GERMAN },
+  es: { name: "Español", texts: SPANISH },
+  fr: { name: "Français", texts: FRENCH },
   zh: { name: "中文", texts: CHINESE },
 };
 // The language of the page: that of the link, or else of the browser, until the reader

@@ -107,7 +107,7 @@ function makeHypotheses(inspection, count) {
   return [...remaining, ...dropped].map(({ node, ids, isDropped }) => {
     const before = ids.slice(0, -1).map((id) => nodePieces[id]).join("").replaceAll("▁", " ").trimStart();
     const newest = nodePieces[node.id].replaceAll("▁", " ").replace("⟨", " ⟨"); // the end
-    const ending = [...before].length > STAGE.numEnding ? `…${[...before].slice(-STAGE.numEnding).join("")}` : before;
+    const ending = [...before].length > STAGE.numEnding ? `…${[...before].slice(-STAGE.numEnding).join("").replace(/^\S+(?=\s)/, "")}` : before;
     const attributes = { class: [isDropped && "dropped", ids.join() === displayed && "displayed"].filter(Boolean).join(" ") || null, "data-hypothesis": node.number, "data-parent": node.parent };
     return makeElement("li", attributes,
       makeElement("span", { class: "text", dir: "auto", lang: languageOf("target") }, ending, makeElement("strong", {}, newest)),
@@ -158,14 +158,15 @@ function showStage() {
   makeLinesFocusable(scene);
   scrollLines(scene);
   showRibbons(scene);
-  byId("step-choices").hidden = !isStep;
+  byId("step-choices").hidden = view.step === null;
+  byId("step-choices").classList.toggle("later", !isStep); // they keep their room
+  byId("kept").style.minHeight = `${(page.models[inspection.model].beam + STAGE.numDropped) * STAGE.line}px`; // in each step
   if (isStep) {
     byId("next-name").textContent = view.byWords ? say`Next word` : say`Next piece`;
     showNextWords();
     askForWords(inspection, view.step);
     askForWords(inspection, view.step + 1); // so that they are there in time
     byId("kept").replaceChildren(...makeHypotheses(inspection, spanOfStep()[1]));
-    byId("kept").style.minHeight = `${(page.models[inspection.model].beam + STAGE.numDropped) * STAGE.line}px`; // in each step
   }
 }
 
@@ -200,9 +201,14 @@ function fitLines() {
   const padding = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
   const [room, ...widths] = [lines.clientWidth, byId("above").scrollWidth, byId("below").scrollWidth].map((width) => width - padding);
   const size = Number.parseFloat(getComputedStyle(lines).getPropertyValue("--spot"));
-  const fitting = Math.max(STAGE.smallest, Math.floor((size * room) / Math.max(...widths)));
-  if (fitting < size) {
+  const isTooLong = () => [byId("above"), byId("below")].some((line) => line.scrollWidth > line.clientWidth);
+  let fitting = Math.floor((size * room) / Math.max(...widths));
+  while (isTooLong() && fitting >= STAGE.smallest) { // borders stay as wide: one step may not be enough
     lines.style.setProperty("--spot", `${fitting}px`);
+    fitting -= 1;
+  }
+  if (isTooLong()) {
+    lines.style.setProperty("--spot", `${STAGE.smallest}px`);
   }
 }
 
@@ -321,7 +327,7 @@ function animateStep(before, speed) {
   for (const ribbon of byId("ribbons").children) {
     animate(ribbon, { strokeDasharray: ["1 1", "1 1"], strokeDashoffset: [1, 0] }, 0);
   }
-  if (byId("step-choices").hidden) {
+  if (view.step < 1) {
     return;
   }
   for (const bar of byId("next").querySelectorAll(".length")) {

@@ -781,6 +781,24 @@ def test_paper_has_the_ribbons_of_the_step(page):
         page.run("dispatchEvent(new Event('afterprint'))")
 
 
+def test_paper_has_whole_lines_if_they_scroll_on_a_phone(page):
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=360,
+        height=740,
+        deviceScaleFactor=1,
+        mobile=True,
+    )
+    type_text(page, " ".join("123456789" * 3))
+    page.run("chooseStep(lastStep()); dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    hidden = "byId('above').scrollWidth - byId('above').clientWidth"
+    assert page.run(hidden) <= 1 and page.run("byId('above').scrollLeft") == 0
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert page.run(hidden) > 1
+
+
 def test_the_link_is_copied_without_https_and_a_file_says_where_it_leads(page):
     page.run(
         "Object.defineProperty(navigator, 'clipboard', { value: undefined });"

@@ -129,6 +129,14 @@ def test_each_sentence_keeps_its_choice(page):
     page.open(link)  # which has both choices
     page.until("choices.size === 2 && page.linkedChoices.length === 0")
     assert page.run(SHOWN)[:2] == chosen[:2]
+    # What was expected is of one sentence only.
+    page.run("expect('9 9')")
+    page.until("whyNot.explanation")
+    page.click("#previous-sentence")
+    page.until(f"page.inspection.text === '1 2 3' && {SILENT}")
+    assert page.run("view.expected + byId('expected').value") == ""
+    page.click("#next-sentence")
+    page.until(f"page.inspection.text === '4 5 6' && {SILENT}")
     # Of pieces that the model writes otherwise, or that do not exist, the page says so.
     for pieces, [sentence, *rest] in (
         ("▁else", [0, [], [3]]),
@@ -254,12 +262,12 @@ def test_sentences_are_chosen_by_the_keys_and_the_unsure_words_are_named(page):
     assert number == "Sentence 2 of 3 · sure" and page.run("byId('remarks').hidden")
     page.run(
         "page.inspection.probabilities = () => [0.1, 0.1, 0.1, 0.1, 0.1];"
-        f"{DATA}.target.words = ['a', 'b', 'c', 'd', 'e', '⟨end⟩'];"
+        f"{DATA}.target.words = ['a', 'a', 'b,', 'c', 'd', '⟨end⟩'];"
         f"{DATA}.realSource = 9; {DATA}.target.ids.length = 4; showRemarks("
         "page.inspection, 1)"
     )
     assert page.run("byId('remarks').textContent.trim()") == (
-        "Not sure: “a”, “b”, “c” and 2 more. The translation is less than half as long"
+        "Not sure: “a”, “b”, “c” and 1 more. The translation is less than half as long"
         " as the sentence: a part may be missing."
     )
     page.run("refresh(); 0")

@@ -149,8 +149,8 @@ def updated(hp):
             # TensorFlow's first values depend on the number of operations.
             session.run(
                 [
-                    tf.assign(variable, random.uniform(-0.3, 0.3, variable.shape))
-                    for variable in tf.trainable_variables()
+                    tf.assign(v, random.uniform(-0.3, 0.3, v.shape.as_list()))
+                    for v in tf.trainable_variables()
                 ]
             )
             metrics = [run_update(session, graph.update).metrics for _ in range(2)]

@@ -115,10 +115,18 @@ def main(argv=None):
             f"page.inspection?.text === {text} && !byId('status').textContent"
         )
         browser.run("byId('player').style.position = 'static'")  # not over the rest
+        browser.run(  # what is out of sight is drawn, too
+            "BELOW_STAGE.map(byId).forEach(({style}) => {"
+            " style.contentVisibility = 'visible'; })"
+        )
         for name, (script, condition, selector, height) in PICTURES.items():
             browser.run(script + "; 0")
             browser.until(f"!!({condition})")
             time.sleep(0.5)  # what moves comes to rest
+            browser.run(
+                "new Promise((drawn) => {"
+                " requestAnimationFrame(() => requestAnimationFrame(() => drawn())); })"
+            )
             path = os.path.join(args.out, name + ".png")
             with open(path, "wb") as file:
                 file.write(take_picture(browser, selector, height))

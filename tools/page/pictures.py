@@ -58,7 +58,7 @@ PICTURES = {
     ),
     "seeing-switches": (
         "byId('switch-off').click(); tryAll()",
-        "page.inspection.changes",
+        "page.inspection.texts?.size === listHeads(page.inspection).length",
         "#why",
         None,
     ),

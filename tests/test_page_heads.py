@@ -29,12 +29,13 @@ def page(request, browser, model, tmp_path):
     if request.param == "model":
         open_model_page(browser, tmp_path, model)
         yield browser
+        assert browser.errors() == []
     else:
         with serve([model]) as server:
             browser.open(url(server))
             type_text(browser, LINE)
             yield browser
-    assert browser.errors() == []
+            assert browser.errors() == []  # a server that stops refuses what is open
 
 
 def open_tab(page, name):

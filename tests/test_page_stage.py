@@ -401,7 +401,8 @@ def test_the_step_of_a_long_sentence_is_in_sight(browser, model, width, height):
         browser.until(f"{path} !== {before!r}")
         for place, faded in (0, "more-right"), (1e4, "more-left"):
             browser.run(f"byId('above').scrollLeft = {place}")
-            browser.until(f"byId('lines').className === '{faded}'")
+            browser.until(f"byId('above').className === 'line {faded}'")
+            assert browser.run(f"byId('ribbons').classList.contains('{faded}')")
         ends = browser.run(
             "['above', 'below'].map(byId).map(({scrollLeft, scrollWidth, clientWidth})"
             " => [scrollLeft, scrollWidth - clientWidth - scrollLeft])"

@@ -57,21 +57,25 @@ def list_word_choices(
             return np.arange(vocabulary.size) == vocabulary.eos
         return find_word_starts(vocabulary, ids[-1])
 
+    def rate_ends(ids, row):
+        """Return the likeliest of these pieces, and the log-probability of all."""
+        ends = np.where(find_ends(ids), row, NEVER)
+        return int(ends.argmax()), float(np.logaddexp.reduce(ends))
+
     [log_probs] = _read_log_probs(translator, source, [target[:end]])
     choices, candidates = [], []
     log_prob = 0.0  # of the pieces of the word before a place
     for place in range(begin, end):
         row, kept = log_probs[place], target[:place]
         ends = find_ends(kept)
-        best_end = int(np.where(ends, row, NEVER).argmax())
-        of_end = np.logaddexp.reduce(row[ends])
+        best_end, of_end = rate_ends(kept, row)
         ids = [*kept, best_end]
         choices.append(_make_choice(vocabulary, ids, begin, place, log_prob + of_end))
         for piece in np.argsort(-row, kind="stable")[:branches].tolist():
             if piece != target[place] and not ends[piece]:
                 candidates.append(([*kept, piece], log_prob + row[piece]))
         log_prob += row[target[place]]
-    log_prob += np.logaddexp.reduce(log_probs[end][find_ends(target[:end])])
+    log_prob += rate_ends(target[:end], log_probs[end])[1]
     own = _make_choice(vocabulary, target[:end], begin, end, log_prob)
     for _ in range(MAX_ADDED):
         if not candidates:
@@ -80,11 +84,12 @@ def list_word_choices(
         longer = []
         for (ids, log_prob), row in zip(candidates, rows):
             piece = int(row[-1].argmax())
-            ends = find_ends(ids)
-            if ends[piece]:
-                log_prob += np.logaddexp.reduce(row[-1][ends])
-                choices.append(_make_choice(vocabulary, ids, begin, len(ids), log_prob))
-            else:
+            best_end, of_end = rate_ends(ids, row[-1])
+            kept = ids if piece == best_end else [*ids, best_end]
+            choices.append(
+                _make_choice(vocabulary, kept, begin, len(ids), log_prob + of_end)
+            )
+            if piece != best_end:
                 longer.append(([*ids, piece], log_prob + row[-1][piece]))
         candidates = longer
     choices.sort(key=lambda choice: -choice.probability)

@@ -251,10 +251,10 @@ class Engine {
       candidates.forEach(({ ids, logProb: ofIds }, k) => {
         const row = rows.subarray(k * size, (k + 1) * size);
         const [piece] = likeliestPieces(row, 1);
-        if (isEnd(ids, piece)) {
-          const ofEnd = this.rateEnd(row, ofRows[k], (other) => isEnd(ids, other));
-          choices.push(this.makeChoice(ids, begin, ids.length, ofIds + ofEnd.logProb));
-        } else {
+        const ofEnd = this.rateEnd(row, ofRows[k], (other) => isEnd(ids, other));
+        const kept = isEnd(ids, piece) ? ids : [...ids, ofEnd.likeliest];
+        choices.push(this.makeChoice(kept, begin, ids.length, ofIds + ofEnd.logProb));
+        if (!isEnd(ids, piece)) {
           longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - ofRows[k], parent: k });
         }
       });

@@ -195,7 +195,7 @@ function readLink() {
   hashToView(location.hash);
   page.isLinked = location.hash !== "";
   const { isFrozen, hasPadding, texts, example } = page.source;
-  if (!location.hash && example) {
+  if (example && !new URLSearchParams(location.hash.slice(1)).has("t")) {
     view.text = example.text;
   }
   if (!hasPadding) {

@@ -267,8 +267,12 @@ function fadeEdges() {
   const hidden = (line) => line.scrollWidth - line.clientWidth;
   const isRightToLeft = (line) => getComputedStyle(line).direction === "rtl";
   const left = (line) => (isRightToLeft(line) ? hidden(line) + line.scrollLeft : line.scrollLeft);
-  byId("lines").classList.toggle("more-left", lines.some((line) => left(line) > 1));
-  byId("lines").classList.toggle("more-right", lines.some((line) => hidden(line) - left(line) > 1));
+  const fade = (element, ofLines) => {
+    element.classList.toggle("more-left", ofLines.some((line) => left(line) > 1));
+    element.classList.toggle("more-right", ofLines.some((line) => hidden(line) - left(line) > 1));
+  };
+  lines.forEach((line) => fade(line, [line]));
+  fade(byId("ribbons"), lines);
 }
 
 // If the reader scrolls a line, the other one follows, and the ribbons, too.

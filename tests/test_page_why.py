@@ -139,6 +139,17 @@ def test_test_sentences_are_sorted_and_a_click_opens_one(page, model):
     assert page.run(VIOLATIONS) == []
 
 
+def test_a_test_sentence_has_the_translations_of_both_models(page):
+    texts = page.run(
+        "(() => { page.models.push({ ...page.models[0], name: 'other' });"
+        "view.other = 1; const row = makeTestRow({ source: '1', reference: '1',"
+        " translation: '2', chrf: 3, other: { translation: '4', chrf: 5 } });"
+        "page.models.pop(); view.other = -1;"
+        "return [...row.querySelectorAll('.note')].map((x) => x.textContent); })()"
+    )
+    assert texts == ["2", "other: 4"]
+
+
 def test_the_progress_of_the_test_sentences_is_that_of_both_models(page):
     bar = page.run(
         "(() => { const { total } = page.models[0].testSentences;"

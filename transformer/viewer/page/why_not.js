@@ -215,7 +215,8 @@ function makeTestRow({ source, reference, translation, chrf, other }) {
   return makeElement("li", {},
     makeElement("button", { type: "button", lang: languageOf("source", view.model), dir: "auto", onclick: open }, source),
     makeElement("span", { class: "number" }, ` chrF ${formatNumber(chrf, 1)}${other ? say`, other model ${formatNumber(other.chrf, 1)}` : ""}`),
-    makeElement("div", { class: "note", lang: languageOf("target", view.model), dir: "auto" }, translation));
+    makeElement("div", { class: "note", lang: languageOf("target", view.model), dir: "auto" }, translation),
+    other ? makeElement("div", { class: "note", lang: languageOf("target", view.other), dir: "auto" }, `${page.models[view.other].name}: ${other.translation}`) : "");
 }
 
 // Translate the test sentences that are missing, a few at a time, until it is stopped.

@@ -19,9 +19,8 @@ class WordChoice(NamedTuple):
     """A word that a translation may have at a place."""
 
     word: str  # "": the translation ends before it
-    probability: (
-        float  # of its pieces after the words before it, and that it ends there
-    )
+    # Of its pieces after the words before it, and that no other piece continues it.
+    probability: float
     ids: List[int]  # of the translation up to the end of the word
     is_end: bool  # whether the translation ends there
 
@@ -57,25 +56,26 @@ def list_word_choices(
             return np.arange(vocabulary.size) == vocabulary.eos
         return find_word_starts(vocabulary, ids[-1])
 
-    def rate_ends(ids, row):
-        """Return the likeliest of these pieces, and the log-probability of all."""
-        ends = np.where(find_ends(ids), row, NEVER)
-        return int(ends.argmax()), float(np.logaddexp.reduce(ends))
+    def rate_ends(ends, row):
+        """Return the likeliest of some pieces, and the log-probability of them all."""
+        log_probs_of_ends = np.where(ends, row, NEVER)
+        best_end = int(log_probs_of_ends.argmax())
+        return best_end, float(np.logaddexp.reduce(log_probs_of_ends))
 
     [log_probs] = _read_log_probs(translator, source, [target[:end]])
     choices, candidates = [], []
     log_prob = 0.0  # of the pieces of the word before a place
     for place in range(begin, end):
-        row, kept = log_probs[place], target[:place]
-        ends = find_ends(kept)
-        best_end, of_end = rate_ends(kept, row)
-        ids = [*kept, best_end]
+        row, beginning = log_probs[place], target[:place]
+        ends = find_ends(beginning)
+        best_end, of_end = rate_ends(ends, row)
+        ids = [*beginning, best_end]
         choices.append(_make_choice(vocabulary, ids, begin, place, log_prob + of_end))
         for piece in np.argsort(-row, kind="stable")[:branches].tolist():
             if piece != target[place] and not ends[piece]:
-                candidates.append(([*kept, piece], log_prob + row[piece]))
+                candidates.append(([*beginning, piece], log_prob + row[piece]))
         log_prob += row[target[place]]
-    log_prob += rate_ends(target[:end], log_probs[end])[1]
+    log_prob += rate_ends(find_ends(target[:end]), log_probs[end])[1]
     own = _make_choice(vocabulary, target[:end], begin, end, log_prob)
     for _ in range(MAX_ADDED):
         if not candidates:
@@ -84,10 +84,11 @@ def list_word_choices(
         longer = []
         for (ids, log_prob), row in zip(candidates, rows):
             piece = int(row[-1].argmax())
-            best_end, of_end = rate_ends(ids, row[-1])
-            kept = ids if piece == best_end else [*ids, best_end]
+            best_end, of_end = rate_ends(find_ends(ids), row[-1])
+            # Decoding again would continue the word, unless its end is kept, too.
+            ended = ids if piece == best_end else [*ids, best_end]
             choices.append(
-                _make_choice(vocabulary, kept, begin, len(ids), log_prob + of_end)
+                _make_choice(vocabulary, ended, begin, len(ids), log_prob + of_end)
             )
             if piece != best_end:
                 longer.append(([*ids, piece], log_prob + row[-1][piece]))

@@ -232,12 +232,12 @@ class Engine {
     let logProb = 0; // of the pieces of the word before a place
     for (let place = begin; place < end; place += 1) {
       const row = rowAt(place);
-      const kept = target.slice(0, place);
-      const ofEnd = this.rateEnd(row, normalizers[place], (piece) => isEnd(kept, piece));
-      choices.push(this.makeChoice([...kept, ofEnd.likeliest], begin, place, logProb + ofEnd.logProb));
+      const beginning = target.slice(0, place);
+      const ofEnd = this.rateEnd(row, normalizers[place], (piece) => isEnd(beginning, piece));
+      choices.push(this.makeChoice([...beginning, ofEnd.likeliest], begin, place, logProb + ofEnd.logProb));
       const before = logProb - normalizers[place];
-      for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place] && !isEnd(kept, other))) {
-        candidates.push({ ids: [...kept, piece], logProb: before + row[piece], parent: place });
+      for (const piece of likeliestPieces(row, NUM_ALTERNATIVES).filter((other) => other !== target[place] && !isEnd(beginning, other))) {
+        candidates.push({ ids: [...beginning, piece], logProb: before + row[piece], parent: place });
       }
       logProb = before + row[target[place]];
     }
@@ -252,8 +252,9 @@ class Engine {
         const row = rows.subarray(k * size, (k + 1) * size);
         const [piece] = likeliestPieces(row, 1);
         const ofEnd = this.rateEnd(row, ofRows[k], (other) => isEnd(ids, other));
-        const kept = isEnd(ids, piece) ? ids : [...ids, ofEnd.likeliest];
-        choices.push(this.makeChoice(kept, begin, ids.length, ofIds + ofEnd.logProb));
+        // Decoding again would continue the word, unless its end is kept, too.
+        const ended = isEnd(ids, piece) ? ids : [...ids, ofEnd.likeliest];
+        choices.push(this.makeChoice(ended, begin, ids.length, ofIds + ofEnd.logProb));
         if (!isEnd(ids, piece)) {
           longer.push({ ids: [...ids, piece], logProb: ofIds + row[piece] - ofRows[k], parent: k });
         }

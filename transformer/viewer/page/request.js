@@ -73,7 +73,12 @@ async function restoreChoices(signal) {
     const text = i === view.sentence ? undefined : sentences[i]?.source;
     const known = findChoice(text);
     if (text !== undefined && (known?.pieces !== pieces || String(known.target) !== String(target))) {
-      const inspection = await page.source.inspect({ model: view.model, text, prefix, target, padding: 0 }, signal).catch(() => null);
+      const inspection = await page.source.inspect({ model: view.model, text, prefix, target, padding: 0 }, signal).catch((error) => {
+        if (error instanceof Unreachable) {
+          throw error; // it is tried again
+        }
+        return null;
+      });
       signal.throwIfAborted();
       const found = inspection && piecesOfChoice(inspection, { prefix, target });
       if (found === pieces) {

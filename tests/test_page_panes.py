@@ -25,6 +25,15 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
+# The server cannot be reached when the first choice of the link is made again.
+FAIL_ONCE = """page.source.inspect = function (request, signal) {
+  if (request.text === "1 2 3") {
+    delete page.source.inspect;
+    return Promise.reject(new Unreachable("Retrying …"));
+  }
+  return Object.getPrototypeOf(this).inspect.call(this, request, signal);
+}"""
+
 
 @pytest.fixture(scope="module")
 def server(model):
@@ -128,6 +137,12 @@ def test_each_sentence_keeps_its_choice(page):
     assert page.run(SHOWN)[:2] == [chosen[0], best[1]]
     page.open(link)  # which has both choices
     page.until("choices.size === 2 && page.linkedChoices.length === 0")
+    assert page.run(SHOWN)[:2] == chosen[:2]
+    # It is made again if the server cannot be reached at that moment.
+    linked = page.run("JSON.stringify([[0, ...Object.values(choiceOf('1 2 3'))]])")
+    page.run(f"choices.clear(); page.linkedChoices = {linked}; {FAIL_ONCE}; refresh(); 0")
+    page.until("byId('status').textContent.includes('Retrying')")
+    page.until(f"!page.linkedChoices.length && {SILENT}")
     assert page.run(SHOWN)[:2] == chosen[:2]
     # What was expected is of one sentence only.
     page.run("expect('9 9')")

@@ -68,6 +68,28 @@ def pytest_make_parametrize_id(val, argname):
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Quick tests, and their fixtures, build graphs as small as they can be.
+
+    Most of their time goes into graphs that then run a few times. So TensorFlow does
+    not rewrite these, and no batch is cut into micro-batches. Slow tests have both, and
+    so have the processes that tests start.
+    """
+    create = tf.ConfigProto
+
+    def create_config(**fields):
+        config = create(**fields)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        return config
+
+    with pytest.MonkeyPatch.context() as patched:
+        if not item.get_closest_marker("slow"):
+            patched.setattr(tf, "ConfigProto", create_config)
+            patched.setattr("transformer.trainer.MICRO_BATCHES", 1)
+        yield
+
+
 def pytest_collection_modifyitems(config, items):
     """Coverage is that of the quick tests: counting takes a third of the time."""
     if config.pluginmanager.hasplugin("pytest_cov"):

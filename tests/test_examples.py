@@ -17,6 +17,7 @@ import recommend
 import reverse_digits
 import tensorflow.compat.v1 as tf
 from documents import ROOT, read
+from slow import slow_except
 
 PROGRAMS = sorted(glob.glob(os.path.join(ROOT, "examples", "*.*[yh]")))
 
@@ -50,7 +51,7 @@ def test_scores_do_not_depend_on_what_follows(scores, start):
 
 @pytest.mark.parametrize(
     "example",
-    [reverse_digits, dates, recommend, language_model],
+    slow_except([reverse_digits], [reverse_digits, dates, recommend, language_model]),
     ids=lambda module: module.__name__,
 )
 def test_a_few_steps_of_an_example(example, capsys):

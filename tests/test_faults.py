@@ -11,6 +11,7 @@ import sys
 
 import corpora
 import pytest
+from slow import slow_except
 
 from transformer import hparams, trainer
 from transformer.evaluation import Score, Scores
@@ -144,7 +145,9 @@ def test_what_translating_needs_is_written_again_if_somebody_damages_it(
     assert not manifests.find_fault(str(tmp_path / "model.ckpt-10"))
 
 
-@pytest.mark.parametrize("name", ["hparams.json", "spm.model"])
+@pytest.mark.parametrize(
+    "name", slow_except(["spm.model"], ["hparams.json", "spm.model"])
+)
 def test_damage_after_the_last_checkpoint_is_mended_before_the_training_ends(
     digits, whole, tmp_path, monkeypatch, name
 ):

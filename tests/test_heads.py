@@ -6,6 +6,7 @@ import numpy as np
 import oracle
 import pytest
 from javascript import needs_node, run_node
+from slow import slow_except
 from test_page_model import (
     MAKE_ENGINE,
     assert_close,
@@ -104,7 +105,9 @@ class Recorded:
         return x @ self.table.T
 
 
-@pytest.fixture(scope="module", params=weights.DIALECTS)
+@pytest.fixture(
+    scope="module", params=slow_except(("paper", "kyubyong_legacy"), weights.DIALECTS)
+)
 def model(request, digits, tmp_path_factory):
     """(a Translator of a model with random variables, its log directory)."""
     folder = tmp_path_factory.mktemp("heads")
@@ -280,6 +283,7 @@ def test_with_all_heads_the_translation_is_the_same(trained, lines):
                 )
 
 
+@pytest.mark.slow
 def test_a_prefix_is_kept_without_a_head(trained, lines):
     with open_translator(trained) as translator:
         ablation = ablate(translator, lines[0], [FIRST], prefix=[6, 7])
@@ -315,6 +319,7 @@ def test_relative_positions_are_refused_inside_a_head_only(digits, lines, tmp_pa
             inspect_head(translator, lines[0], CROSS, [5])
 
 
+@pytest.mark.slow
 def test_keys_and_values_may_have_other_widths(digits, lines, tmp_path):
     logdir = make_logdir(digits, tmp_path / "logs", d_k=3, d_v=4)
     with open_translator(logdir) as translator:

@@ -152,10 +152,12 @@ def test_a_row_of_the_dialect_changes_the_named_fields_only(row):
 # --- Masks ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_base_is_causal():
     assert after_changing("", 2) == [False, False, True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, expected",
     [
@@ -167,6 +169,7 @@ def test_who_sees_a_piece(name, expected):
     assert after_changing(name, 2) == expected
 
 
+@pytest.mark.slow
 def test_a_piece_hidden_from_itself():
     scope = "decoder/block_0/self_attention"
     weights = run_model("causal mask hides the piece itself")[1][scope][0]  # [H, T, T]
@@ -175,6 +178,7 @@ def test_a_piece_hidden_from_itself():
     np.testing.assert_allclose(weights[:, 0], 1 / 5, atol=1e-6)  # it may see nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, encoder, decoder",
     [
@@ -318,6 +322,7 @@ def test_what_the_loss_counts():
 # --- Layers ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_dropout_while_translating():
     def run_twice(session, fetches):
         return [session.run(fetches[0]) for _ in range(2)]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from javascript import needs_node, run_node
+from slow import slow_except
 
 from transformer import hparams
 from transformer.exports import weights
@@ -258,7 +259,9 @@ def test_each_setting_is_computed_or_refused():
 
 
 @needs_node
-@pytest.mark.parametrize("dialect", weights.DIALECTS)
+@pytest.mark.parametrize(
+    "dialect", slow_except(("kyubyong_legacy", "tensor2tensor"), weights.DIALECTS)
+)
 def test_ids_and_scores_of_each_dialect_are_those_of_tensorflow(
     dialect, digits, lines, tmp_path
 ):

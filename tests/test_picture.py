@@ -27,6 +27,7 @@ def inspection(trained):
         yield inspect_line(translator, LINE, padding=1)
 
 
+@pytest.mark.slow
 def test_every_layer_and_head_of_every_kind(inspection):
     rows = picture.select_maps(inspection)
     assert len(rows) == len(KINDS) and {len(row) for row in rows} == {4}

@@ -288,6 +288,7 @@ BY_EMBEDDING = [
 ]
 
 
+@pytest.mark.slow
 def test_changes_of_forks_are_named(folder, capsys):
     attention = tutorials.LEGACY.index("def multihead_attention")
     attention = tutorials.replace_once(tutorials.LEGACY[attention:], *BY_EMBEDDING)
@@ -368,6 +369,7 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True, l2_reg=0
 }
 
 
+@pytest.mark.slow
 def test_a_file_of_a_package_that_imports_what_is_missing(folder, capsys):
     os.makedirs("net/blocks")
     for name, text in PACKAGE_FILES.items():
@@ -392,6 +394,7 @@ def label_smoothing(inputs, epsilon=0.1):
 """
 
 
+@pytest.mark.slow
 def test_what_a_file_defines_before_it_fails_is_measured(folder, capsys):
     path = folder("train.py", TRAINS + tutorials.KYUBYONG_NORM + AFTER_IT)
     lines = run_port(capsys, "--run", path, status=2).splitlines()
@@ -430,6 +433,7 @@ def ff(inputs, num_units, training=True, scope="positionwise_feedforward"):
 """
 
 
+@pytest.mark.slow
 def test_arguments_are_matched_only_if_they_are_of_one_kind(folder, capsys):
     path = folder("modules.py", KINDS + tutorials.KYUBYONG_NORM)
     output = run_port(capsys, "--run", path, status=1)

@@ -131,6 +131,7 @@ def test_softmax_statistics_and_losses_are_float32(precision, changes):
     assert len(products) > 50
 
 
+@pytest.mark.slow
 @needs_16_bits
 def test_gradients_are_near_those_of_float32():
     """A product of factors of 8 bits is off by less than 2^-8; float16 has 11."""
@@ -207,6 +208,7 @@ def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     np.testing.assert_allclose(actual, expected, rtol=0.02)
 
 
+@pytest.mark.slow
 @needs_16_bits
 @pytest.mark.parametrize("count", [1, 2])
 def test_translations_in_bfloat16_are_nearly_the_same(trained, lines, count):

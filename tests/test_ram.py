@@ -134,6 +134,7 @@ def test_an_allocation_that_fails_is_one_line(error):
     assert str(raised.value) == "out of memory in step 3: lower batch_tokens"
 
 
+@pytest.mark.slow
 def test_out_of_memory_while_training_names_the_flag(
     digits, tmp_path, capsys, monkeypatch
 ):

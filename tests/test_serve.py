@@ -326,6 +326,7 @@ def test_a_full_queue_says_when_to_return(server, monkeypatch):
     assert ask(server, "/translate", {"text": ["x"]})[0] == 200
 
 
+@pytest.mark.slow
 def test_retry_after_is_the_time_until_there_is_room(server, model, monkeypatch):
     monkeypatch.setattr(jobs, "MAX_WAITING", 4)
     monkeypatch.setattr(jobs, "MAX_BATCH_SIZE", 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from slow import slow_except
 
 from transformer import hparams
 from transformer.text.batches import (
@@ -184,7 +185,7 @@ def test_a_batch_in_shards_is_the_batch(hp, changes):
         np.testing.assert_allclose(values_of_shards[name], array, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("batch_tokens", [60, 10])
+@pytest.mark.parametrize("batch_tokens", slow_except([10], [60, 10]))
 def test_a_batch_in_micro_batches_is_the_batch(hp, monkeypatch, batch_tokens):
     """Also where a micro-batch has no pair, as of batches of 10 tokens."""
     hp = dataclasses.replace(
@@ -208,6 +209,7 @@ def test_a_batch_in_micro_batches_is_the_batch(hp, monkeypatch, batch_tokens):
 def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
     """With that of another, it would have the same dropout."""
     monkeypatch.setattr("transformer.trainer.has_gpu", lambda: False)
+    monkeypatch.setattr("transformer.trainer.MICRO_BATCHES", 2)
     seeds = []
 
     def loss_with(model, batch, hp, seed):

@@ -3,16 +3,21 @@
     python tools/mutants/mutants.py --out mutants --collect
     python tools/mutants/mutants.py --out mutants --count 150
     python tools/mutants/mutants.py --out mutants --report
+    python tools/mutants/mutants.py --out later --collect
+    python tools/mutants/mutants.py --out later --again mutants
 
 The first command runs the tests and stores which lines each of them executes, and for
 how long it runs. The second changes lines that some test executes. For each change, it
 runs the tests that execute the line, the shortest first, until a few have failed; when
 it is stopped, the same command goes on. The third prints what was found, and what each
-of the longest tests is needed for.
+of the longest tests is needed for. The last two make the same changes in a later
+commit, with its tests, as far as the changed lines are still there.
 
 A change is made by one of RULES. Files and lines are drawn with a fixed seed, files in
 proportion to the lines that tests execute. The tests run on a copy of the last commit,
-which the first command makes, and whose files are changed in turn.
+which the first command makes, and whose files are changed in turn. So that importing
+TensorFlow does not take most of the time, each change is tried in a fork of a process
+that has imported it.
 """
 
 import argparse
@@ -20,18 +25,26 @@ import ast
 import collections
 import glob
 import json
+import multiprocessing
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import xml.etree.ElementTree
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import coverage
+import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGE = "transformer"
 SECONDS_TO_HANG = 300  # beyond what the tests take without the change
+QUIET = ["-q", "--no-header", "-p", "no:cacheprovider"]
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 OTHER_OPERATORS = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -190,38 +203,44 @@ def draw(
 # --- The tests ------------------------------------------------------------------------
 
 
-def run_tests(folder: str, arguments: List[str], limit: Optional[float] = None) -> str:
-    """Run tests in a copy of the checkout; return their output; "hangs" if they do."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += ["--numprocesses", "auto", "--dist", "worksteal", *arguments]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": folder,
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    with subprocess.Popen(
-        command,
+def run_tests(folder: str, arguments: List[str]) -> str:
+    """Run tests in a copy of the checkout, a process a core; return their output."""
+    command = [sys.executable, "-m", "pytest", *QUIET, "--numprocesses", "auto"]
+    return subprocess.run(
+        [*command, "--dist", "worksteal", *arguments],
         cwd=folder,
-        env=environment,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": folder},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         universal_newlines=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            return process.communicate(timeout=limit)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            return "hangs"
+        check=False,
+    ).stdout
+
+
+def run_in_fork(folder: str, arguments: List[str], limit: float) -> str:
+    """Run tests in a fork of this process; return their output; "hangs" if they do."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        pid = os.fork()
+        if not pid:
+            try:
+                os.setsid()
+                os.chdir(folder)
+                sys.path.insert(0, folder)
+                os.dup2(output.fileno(), 1)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                pytest.main([*QUIET, *arguments])
+                sys.stdout.flush()
+            finally:
+                os._exit(0)
+        end = time.monotonic() + limit
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > end:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return "hangs"
+            time.sleep(0.1)
+        output.seek(0)
+        return output.read()
 
 
 def copy_folder(out: str) -> str:
@@ -287,20 +306,11 @@ def try_mutant(
     names = os.path.join(folder, "tests.txt")
     with open(names, "w", encoding="utf-8") as file:
         file.writelines(test + "\n" for test in tests)
+    every = ["-m", "slow or not slow", "-rfE", f"--maxfail={max_failures}"]
     try:
         with open(path, "wb") as file:
             file.write(changed)
-        output = run_tests(
-            folder,
-            [
-                "-m",
-                "slow or not slow",
-                "-rfE",
-                f"--maxfail={max_failures}",
-                "@" + names,
-            ],
-            seconds + SECONDS_TO_HANG,
-        )
+        output = run_in_fork(folder, [*every, "@" + names], seconds + SECONDS_TO_HANG)
     finally:
         with open(path, "wb") as file:
             file.write(source)
@@ -321,29 +331,89 @@ def try_mutant(
 
 def run_mutants(args: argparse.Namespace) -> None:
     """Try the changes that have not been tried; append the results."""
-    folder = copy_folder(args.out)
     executed, seconds = read_executed(args.out), read_seconds(args.out)
-    results = os.path.join(args.out, "results.jsonl")
+    folder = copy_folder(args.out)
+    if args.again:
+        mutants = find_again(args.again, folder)
+    else:
+        mutants = draw(folder, executed, args.count, args.seed)
     tried = [(row["path"], row["start"], row["text"]) for row in read_results(args.out)]
-    for mutant in draw(folder, executed, args.count, args.seed):
-        if (mutant.path, mutant.start, mutant.text) in tried:
-            continue
-        tests = sorted(
-            executed[mutant.path][mutant.line] & set(seconds), key=seconds.__getitem__
-        )
-        if not tests:
-            continue
+    work = []
+    for mutant in mutants:
+        tests = executed.get(mutant.path, {}).get(mutant.line, set()) & set(seconds)
+        if tests and (mutant.path, mutant.start, mutant.text) not in tried:
+            work.append((mutant, sorted(tests, key=seconds.__getitem__)))
+        elif not tests:
+            print(f"{mutant.path}:{mutant.line}: no test executes it")
+    processes = []
+    for i in range(args.processes):
+        arguments = (args, i, work[i :: args.processes], seconds)
+        processes.append(multiprocessing.Process(target=run_share, args=arguments))
+        processes[-1].start()
+    for process in processes:
+        process.join()
+
+
+def run_share(args: argparse.Namespace, index: int, work, seconds) -> None:
+    """Try changes in a copy of the checkout of this process's own."""
+    os.environ.update(ENVIRONMENT, TF_NUM_INTRAOP_THREADS="1")
+    sys.dont_write_bytecode = True
+    import tensorflow  # noqa: F401
+
+    folder = copy_folder(args.out) + str(index)
+    if not os.path.exists(folder):
+        shutil.copytree(copy_folder(args.out), folder)
+    os.environ["PYTHONPATH"] = folder
+    for mutant, tests in work:
         total = sum(map(seconds.__getitem__, tests))
         row = try_mutant(mutant, folder, tests, total, args.max_failures)
-        with open(results, "a", encoding="utf-8") as file:
+        with open(results_path(args.out), "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(f"{mutant.path}:{mutant.line} {mutant.rule}: {row['last']}", flush=True)
+
+
+def find_again(out: str, folder: str) -> List[Mutant]:
+    """Find changes that were tried in an earlier commit in the files of a later one.
+
+    A change is found if its line is there once, or as often as before.
+    """
+    found = []
+    for row in read_results(out):
+        texts = []
+        for parent in (copy_folder(out), folder):
+            path = os.path.join(parent, row["path"])
+            with open(path, "rb") as file:
+                texts.append(file.read())
+        old, new = texts
+        begin = old.rfind(b"\n", 0, row["start"]) + 1
+        end = old.find(b"\n", row["end"]) + 1
+        part = old[begin:end]
+        if old.count(part) == new.count(part):
+            place = -1
+            for _ in range(old.count(part, 0, end)):
+                place = new.find(part, place + 1)
+            start = place + row["start"] - begin
+            line = new.count(b"\n", 0, start) + 1
+            length = row["end"] - row["start"]
+            found.append(
+                Mutant(
+                    row["path"], line, row["rule"], start, start + length, row["text"]
+                )
+            )
+        else:
+            print(f"{row['path']}:{row['line']}: the line has changed")
+    return found
+
+
+def results_path(out: str) -> str:
+    """Return the file of the results."""
+    return os.path.join(out, "results.jsonl")
 
 
 def read_results(out: str) -> List[Dict]:
     """Read the results so far."""
     rows = []
-    for path in glob.glob(os.path.join(out, "results.jsonl")):
+    for path in glob.glob(results_path(out)):
         with open(path, encoding="utf-8") as file:
             rows += [json.loads(line) for line in file]
     return rows
@@ -386,6 +456,8 @@ def main() -> None:
     parser.add_argument("--selection", default="not slow", help="the tests, as for -m")
     parser.add_argument("--count", type=int, default=150, help="of changes")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", help="the folder of changes tried before: these")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--max_failures", type=int, default=3, help="then stop")
     parser.add_argument("--longest", type=int, default=60, help="tests in the report")
     args = parser.parse_args()

@@ -1,8 +1,7 @@
 """The walkthrough: its snippets print what is stored, both languages say the same.
 
-The snippets run in two processes, one for those that need the trained system. Where a
-number has drifted, `python docs/walkthrough/run.py --update` stores the new one; read
-the chapter again before.
+Where a number has drifted, `python docs/walkthrough/run.py --update` stores the new
+one; read the chapter again before.
 """
 
 import importlib.util
@@ -47,22 +46,6 @@ def run_snippets(folder, *arguments):
         encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-
-
-def with_trained(is_trained):
-    """The numbers of the snippets that need the trained system, or of the others."""
-    return [
-        os.path.basename(path)[:4]
-        for path in book.snippets()
-        if (book.TRAINED in book.read(path)) == is_trained
-    ]
-
-
-@needs_tensorflow_2
-@pytest.mark.slow
-@pytest.mark.parametrize("is_trained", [False, True])
-def test_snippets_print_what_is_stored(is_trained, tmp_path):
-    run_snippets(tmp_path, "--only", *with_trained(is_trained))
 
 
 @needs_tensorflow_2
@@ -174,27 +157,45 @@ def test_the_notebook_is_the_english_text():
     assert book.read(book.NOTEBOOK) == book.notebook()
 
 
+# Runs the code cells of a notebook one after the other, as a kernel does; prints what
+# each of them printed.
+KERNEL = """
+import contextlib, io, json, sys
+
+printed = []
+for source in json.load(sys.stdin):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(source, globals())
+    printed.append(output.getvalue())
+print(json.dumps(printed))
+"""
+
+
 @needs_tensorflow_2
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path):
-    """All its cells, one after the other, in one process."""
+def test_the_notebook_prints_what_is_stored(tmp_path):
+    """Its cells are the snippets, in the order of the chapters, after the first one."""
     cells = json.loads(book.read(book.NOTEBOOK))["cells"]
-    program = "\n".join(
-        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
-    )
-    path = tmp_path / "cells.py"
-    path.write_text(program, encoding="utf-8")
+    sources = ["".join(x["source"]) for x in cells if x["cell_type"] == "code"]
     done = subprocess.run(
-        [sys.executable, str(path)],
+        [sys.executable, "-c", KERNEL],
         cwd=ROOT,
-        env=dict(os.environ, WALKTHROUGH=str(tmp_path), PYTHONIOENCODING="utf-8"),
+        env=dict(os.environ, WALKTHROUGH=str(tmp_path)),
+        input=json.dumps(sources),
         stdout=subprocess.PIPE,
         check=True,
         encoding="utf-8",
     )
-    for path in book.snippets():
-        first = book.read(book.output_path(path)).splitlines()[0]
-        assert first in done.stdout
+    _, *printed = json.loads(done.stdout)
+    by_code = {book.code_of(path).strip(): path for path in book.snippets()}
+    paths = [by_code[source] for source in sources[1:]]
+    assert sorted(paths) == book.snippets()
+    for path, text in zip(paths, printed):
+        got = "".join(line.rstrip() + "\n" for line in text.splitlines())
+        code = book.read(path)
+        settings = book.tolerance(code), book.shades_between(code)
+        assert book.difference(book.read(book.output_path(path)), got, *settings) == ""
 
 
 def test_the_chinese_readme_has_the_commands_and_figures_of_the_english_one():

@@ -143,10 +143,13 @@ def test_initial_values_are_those_of_the_scope():
 # Relations
 
 
-def attention(x, memory, bias, kind="dot_product", cache=None, **options):
+def attention(
+    x, memory, bias, kind="dot_product", cache=None, dropout_rate=0.0, **options
+):
+    sizes = (4, 4, WIDTH, HEADS)
     with tf.variable_scope("model", reuse=tf.AUTO_REUSE):
         return common_attention.multihead_attention(
-            x, memory, bias, 4, 4, WIDTH, HEADS, 0.0, kind, 2, cache=cache, **options
+            x, memory, bias, *sizes, dropout_rate, kind, 2, cache=cache, **options
         )
 
 
@@ -185,6 +188,17 @@ def test_a_cache_of_the_memory_gives_the_same():
     }
     output = attention(x, memory, bias, cache=cache)
     np.testing.assert_array_equal(*evaluate(output, whole))
+
+
+@pytest.mark.parametrize(
+    "kind, is_dropped", [("dot_product", 1), ("local_unmasked", 0)]
+)
+def test_local_attention_has_no_dropout(kind, is_dropped):
+    x = tf.random_uniform([2, 4, WIDTH], seed=1)
+    whole = attention(x, None, tf.zeros([2, 1, 1, 4]), kind)
+    dropped = attention(x, None, tf.zeros([2, 1, 1, 4]), kind, dropout_rate=0.5)
+    whole, dropped = evaluate(whole, dropped)
+    assert np.allclose(whole, dropped) != is_dropped
 
 
 def test_dropout_with_broadcast_dims():

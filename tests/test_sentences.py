@@ -176,6 +176,10 @@ def test_the_same_words_at_the_end_of_a_sentence(rules, text):
             "en",
             "He lives in the U.S. |She works at Apple Inc. |We meet at 5 p.m. today.",
         ),
+        # In English, who begins with a small letter may begin each sentence so.
+        ("en", "i am here. |you are there."),
+        ("en", "I am here. you are there."),
+        ("de", "ich bin da. du bist dort."),
         ("source", "今天天气很好。|我们去公园吧！"),
     ],
 )

@@ -361,8 +361,9 @@ def run_share(args: argparse.Namespace, index: int, work, seconds) -> None:
     import tensorflow  # noqa: F401
 
     folder = copy_folder(args.out) + str(index)
-    if not os.path.exists(folder):
-        shutil.copytree(copy_folder(args.out), folder)
+    if os.path.exists(folder):  # with a change, if a run was killed
+        shutil.rmtree(folder)
+    shutil.copytree(copy_folder(args.out), folder)
     os.environ["PYTHONPATH"] = folder
     for mutant, tests in work:
         total = sum(map(seconds.__getitem__, tests))

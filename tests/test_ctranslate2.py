@@ -364,7 +364,6 @@ def test_the_manifest_is_that_of_sha256sum(copied):
     assert all(files.sha256_of(str(folder / name)) == listed[name] for name in listed)
 
 
-@pytest.mark.slow
 def test_an_export_without_its_model_is_made_again(copied, lines):
     logdir, folder = copied
     expected = corpora.read_tree(folder)

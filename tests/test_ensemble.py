@@ -78,7 +78,6 @@ def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
         ]
 
 
-@pytest.mark.slow
 def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other, lines):
     with open_translator(other, trained) as ensemble, open_translator(other) as first:
         for path, logdir in zip(ensemble.checkpoints, (other, trained)):

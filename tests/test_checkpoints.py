@@ -123,6 +123,23 @@ def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
         ] + [""]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "".join(text.splitlines(keepends=True)[:1]),  # cut after a line
+        lambda text: '# {"settings": 1}\n' + text,
+        lambda text: text.replace("model.ckpt-7.index", "model.ckpt-8.index"),
+    ],
+    ids=["cut", "no object", "of another step"],
+)
+def test_a_manifest_that_is_damaged_is_refused(write, tmp_path, damage):
+    write(7)
+    path = tmp_path / "model.ckpt-7.sha256"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(ValueError):
+        manifests.read_manifest(str(tmp_path / "model.ckpt-7"))
+
+
 def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
     """The vocabulary and the settings of the model; each change of one is refused."""
     variable = tf.get_variable("x", [3])

@@ -127,15 +127,32 @@ def test_translations_that_eval_wrote_are_read_or_else_made(
     assert status == 0
 
 
-def test_a_defect_is_printed_and_the_status_is_1(logdir, digits, tmp_path, capsys):
-    files = [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
+def test_defects_are_printed_and_the_status_is_1(
+    logdir, digits, tmp_path, capsys, monkeypatch
+):
+    sides = [
+        corpora.read_lines(os.path.join(digits, f"test.{x}")) for x in ("de", "en")
+    ]
+    files = []
+    for side, name in zip(sides, ("de", "en")):
+        side[3] += "\x85 1"
+        files.append(corpora.write_lines(tmp_path / name, side))
     written = corpora.write_lines(tmp_path / "written", ["1 2 3"] * 20)
+    monkeypatch.setattr(doctor, "find_misaligned_training", lambda data: f"in {data}")
     status, lines = run(
         capsys, "--logdir", logdir, "--files", *files, "--translations", written
     )
     assert status == 1
-    assert f"found: {EMPTY}" in lines
+    for found in (
+        EMPTY,
+        "misaligned training pairs",
+        "line ends in the sources",
+        "line ends in the references",
+    ):
+        assert f"found: {found}" in lines
     assert any("20 of 20 translations are '1 2 3'" in line for line in lines)
+    assert any(f"in {digits}" in line for line in lines)
+    assert sum("U+0085 NEL" in line for line in lines) == 2
 
 
 def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):

@@ -618,7 +618,7 @@ def test_line_ends_of_other_programs_end_no_line_and_are_named(tmp_path, end):
 
 
 @pytest.mark.parametrize("side", range(3))
-def test_eval_and_doctor_name_line_ends_of_other_programs(tmp_path, side):
+def test_eval_names_line_ends_of_other_programs(tmp_path, side):
     texts = [GERMAN[:9], ENGLISH[:9], [f"{line} Yes." for line in ENGLISH[:9]]]
     texts[side][1] += "\x85 Ok."
     text = ParallelText("test", *texts[:2])

@@ -471,6 +471,16 @@ PRESET_ROWS = [
     Row("preset: warm-up 80", PRESET, -0.3, {"warmup_steps": 80}),
     Row("preset: warm-up 240", PRESET, -0.2, {"warmup_steps": 240}),
     Row("preset: learning rate 0.002", PRESET, 0.2, {"learning_rate": 0.002}),
+    Row("preset: learning rate 0.003", PRESET, 0.5, {"learning_rate": 0.003}),
+    Row("preset: 4,000 pieces", PRESET, 0.5, prepare=("--vocab_size", "4000")),
+    Row("preset: 2,000 pieces", PRESET, 0.0, prepare=("--vocab_size", "2000")),
+    Row("preset: batches of 24 shapes", PRESET, -0.1, {"batch_shapes": 24}),
+    Row(
+        "preset: 500 batches of 2,048 tokens",
+        PRESET,
+        0.5,
+        {"batch_tokens": 2048, "max_steps": 500, "learning_rate": 0.003},
+    ),
 ]
 
 ROWS: List[Row] = [BASE, *TABLE_3_ROWS, *OPTION_ROWS, *MISTAKE_ROWS, *PRESET_ROWS]

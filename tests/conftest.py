@@ -17,6 +17,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import config as tf_config
 
+from transformer import trainer
 from transformer.runtime.devices import avoid_broken_amx, has_gpu
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -69,36 +70,27 @@ def pytest_make_parametrize_id(val, argname):
     return argname if isinstance(val, bytes) else None
 
 
-def pytest_collection_finish():
-    """Collect garbage less often: the modules and tests are none, and graphs are large.
+def pytest_collection_finish(session):
+    """Collect garbage less often; without slow tests, build smaller graphs.
 
-    This takes 8 % off the time of tests that train.
+    The modules and tests are no garbage, and graphs are large: 8 % of the time of tests
+    that train. Most of it goes into graphs that then run a few times. So TensorFlow
+    does not rewrite these, and no batch is cut into micro-batches, except where slow
+    tests compare with processes that do both.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20000, 20, 20)
+    if not any(item.get_closest_marker("slow") for item in session.items):
+        create_config = tf.ConfigProto
 
+        def create_plain_config(**fields):
+            config = create_config(**fields)
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
+            return config
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item):
-    """Quick tests, and their fixtures, build graphs as small as they can be.
-
-    Most of their time goes into graphs that then run a few times. So TensorFlow does
-    not rewrite these, and no batch is cut into micro-batches. Slow tests have both, and
-    so have the processes that tests start.
-    """
-    create = tf.ConfigProto
-
-    def create_config(**fields):
-        config = create(**fields)
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        return config
-
-    with pytest.MonkeyPatch.context() as patched:
-        if not item.get_closest_marker("slow"):
-            patched.setattr(tf, "ConfigProto", create_config)
-            patched.setattr("transformer.trainer.MICRO_BATCHES", 1)
-        yield
+        tf.ConfigProto = create_plain_config
+        trainer.MICRO_BATCHES = 1
 
 
 def pytest_collection_modifyitems(config, items):

@@ -73,10 +73,10 @@ def pytest_make_parametrize_id(val, argname):
 def pytest_collection_finish(session):
     """Collect garbage less often; without slow tests, build smaller graphs.
 
-    The modules and tests are no garbage, and graphs are large: 8 % of the time of tests
-    that train. Most of it goes into graphs that then run a few times. So TensorFlow
-    does not rewrite these, and no batch is cut into micro-batches, except where slow
-    tests compare with processes that do both.
+    Modules and tests are never garbage, and graphs have many objects: to look through
+    all of them took 8 % of the time of tests that train. Most of the rest goes into
+    building graphs that then run a few times. So TensorFlow does not rewrite these, and
+    no batch is cut into micro-batches. Slow tests compare with processes that do both.
     """
     gc.collect()
     gc.freeze()

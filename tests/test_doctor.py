@@ -131,7 +131,8 @@ def test_defects_are_printed_and_the_status_is_1(
     logdir, digits, tmp_path, capsys, monkeypatch
 ):
     sides = [
-        corpora.read_lines(os.path.join(digits, f"test.{x}")) for x in ("de", "en")
+        corpora.read_lines(os.path.join(digits, f"test.{language}"))
+        for language in ("de", "en")
     ]
     files = []
     for side, name in zip(sides, ("de", "en")):

@@ -106,7 +106,8 @@ class Recorded:
 
 
 @pytest.fixture(
-    scope="module", params=slow_except(("paper", "kyubyong_legacy"), weights.DIALECTS)
+    scope="module",
+    params=slow_except(("paper", "kyubyong_legacy", "tensor2tensor"), weights.DIALECTS),
 )
 def model(request, digits, tmp_path_factory):
     """(a Translator of a model with random variables, its log directory)."""

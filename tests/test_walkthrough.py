@@ -177,7 +177,7 @@ print(json.dumps(printed))
 def test_the_notebook_prints_what_is_stored(tmp_path):
     """Its cells are the snippets, in the order of the chapters, after the first one."""
     cells = json.loads(book.read(book.NOTEBOOK))["cells"]
-    sources = ["".join(x["source"]) for x in cells if x["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     done = subprocess.run(
         [sys.executable, "-c", KERNEL],
         cwd=ROOT,
@@ -192,10 +192,7 @@ def test_the_notebook_prints_what_is_stored(tmp_path):
     paths = [by_code[source] for source in sources[1:]]
     assert sorted(paths) == book.snippets()
     for path, text in zip(paths, printed):
-        got = "".join(line.rstrip() + "\n" for line in text.splitlines())
-        code = book.read(path)
-        settings = book.tolerance(code), book.shades_between(code)
-        assert book.difference(book.read(book.output_path(path)), got, *settings) == ""
+        assert book.compare(path, text) == ""
 
 
 def test_the_chinese_readme_has_the_commands_and_figures_of_the_english_one():

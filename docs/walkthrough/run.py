@@ -34,7 +34,6 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 NOTEBOOK = os.path.join(ROOT, "notebooks", "walkthrough.ipynb")
 PAPER = os.path.join(ROOT, "docs", "paper.md")
 LANGUAGES = ("en", "zh")
-TRAINED = "tiny.trained()"  # in the code of the snippets that need the small system
 SHADES = " ░▒▓█"
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 PLACE = re.compile(r"(<!-- (run|quote) (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
@@ -109,8 +108,13 @@ def execute(path):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         runpy.run_path(path)
-    lines = printed.getvalue().splitlines()
-    return "".join(line.rstrip() + "\n" for line in lines)
+    return printed.getvalue()
+
+
+def compare(path, printed):
+    """Return how the stored output of a snippet and what it printed differ."""
+    code, stored = read(path), read(output_path(path))
+    return difference(stored, printed, tolerance(code), shades_between(code))
 
 
 def difference(expected, got, allowed, shades=1):
@@ -120,7 +124,9 @@ def difference(expected, got, allowed, shades=1):
     larger; numbers with an exponent by this share alone; pictures by some `shades`. The
     rest must be equal.
     """
-    before, after = expected.splitlines(), got.splitlines()
+    before, after = (
+        [line.rstrip() for line in text.splitlines()] for text in (expected, got)
+    )
     if len(before) != len(after):
         return f"expected {len(before)} lines, got {len(after)}:\n{got}"
     for line, other in zip(before, after):
@@ -306,12 +312,11 @@ def main(argv=None):
         got = execute(path)
         name = f"{os.path.basename(path)}, {time.time() - begin:.1f} s"
         if args.update:
-            write(output_path(path), got)
+            lines = [line.rstrip() + "\n" for line in got.splitlines()]
+            write(output_path(path), "".join(lines))
             print(f"{name}\n{got}", flush=True)
             continue
-        code = read(path)
-        stored = read(output_path(path))
-        found = difference(stored, got, tolerance(code), shades_between(code))
+        found = compare(path, got)
         failed += bool(found)
         print(f"{name}: {found or 'as stored'}", flush=True)
     if args.fill or args.update:

@@ -43,6 +43,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGE = "transformer"
 SECONDS_TO_HANG = 300  # beyond what the tests take without the change
+HANGS, CRASHES = "hangs", "crashes"  # instead of the output of tests
 QUIET = ["-q", "--no-header", "-p", "no:cacheprovider"]
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 OTHER_OPERATORS = {
@@ -218,7 +219,7 @@ def run_tests(folder: str, arguments: List[str]) -> str:
 
 
 def run_in_fork(folder: str, arguments: List[str], limit: float) -> str:
-    """Run tests in a fork of this process; return their output; "hangs" if they do."""
+    """Run tests in a fork of this process; return their output, HANGS or CRASHES."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         pid = os.fork()
         if not pid:
@@ -230,17 +231,24 @@ def run_in_fork(folder: str, arguments: List[str], limit: float) -> str:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 pytest.main([*QUIET, *arguments])
                 sys.stdout.flush()
-            finally:
                 os._exit(0)
+            finally:
+                os._exit(1)
         end = time.monotonic() + limit
-        while os.waitpid(pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > end:
+        status = None
+        try:
+            while status is None and time.monotonic() < end:
+                time.sleep(0.1)
+                ended, ended_with = os.waitpid(pid, os.WNOHANG)
+                status = ended_with if ended else None
+        finally:
+            if status is None:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-                return "hangs"
-            time.sleep(0.1)
+        if status is None:
+            return HANGS
         output.seek(0)
-        return output.read()
+        return CRASHES if status else output.read()
 
 
 def copy_folder(out: str) -> str:
@@ -310,11 +318,11 @@ def try_mutant(
     names = os.path.join(folder, "tests.txt")
     with open(names, "w", encoding="utf-8") as file:
         file.writelines(test + "\n" for test in tests)
-    every = ["-m", "slow or not slow", "-rfE", f"--maxfail={max_failures}"]
+    options = ["-m", "slow or not slow", "-rfE", f"--maxfail={max_failures}"]
     try:
         with open(path, "wb") as file:
             file.write(changed)
-        output = run_in_fork(folder, [*every, "@" + names], seconds + SECONDS_TO_HANG)
+        output = run_in_fork(folder, [*options, "@" + names], seconds + SECONDS_TO_HANG)
     finally:
         with open(path, "wb") as file:
             file.write(source)
@@ -342,23 +350,23 @@ def run_mutants(args: argparse.Namespace) -> None:
     else:
         mutants = draw(folder, executed, args.count, args.seed)
     tried = [(row["path"], row["start"], row["text"]) for row in read_results(args.out)]
-    work = []
+    untried = []
     for mutant in mutants:
         tests = executed.get(mutant.path, {}).get(mutant.line, set()) & set(seconds)
         if tests and (mutant.path, mutant.start, mutant.text) not in tried:
-            work.append((mutant, sorted(tests, key=seconds.__getitem__)))
+            untried.append((mutant, sorted(tests, key=seconds.__getitem__)))
         elif not tests:
             print(f"{mutant.path}:{mutant.line}: no test executes it")
     processes = []
     for i in range(args.processes):
-        arguments = (args, i, work[i :: args.processes], seconds)
+        arguments = (args, i, untried[i :: args.processes], seconds)
         processes.append(multiprocessing.Process(target=run_share, args=arguments))
         processes[-1].start()
     for process in processes:
         process.join()
 
 
-def run_share(args: argparse.Namespace, index: int, work, seconds) -> None:
+def run_share(args: argparse.Namespace, index: int, untried, seconds) -> None:
     """Try changes in a copy of the checkout of this process's own."""
     os.environ.update(ENVIRONMENT, TF_NUM_INTRAOP_THREADS="1")
     sys.dont_write_bytecode = True
@@ -369,7 +377,7 @@ def run_share(args: argparse.Namespace, index: int, work, seconds) -> None:
         shutil.rmtree(folder)
     shutil.copytree(copy_folder(args.out), folder)
     os.environ["PYTHONPATH"] = folder
-    for mutant, tests in work:
+    for mutant, tests in untried:
         total = sum(map(seconds.__getitem__, tests))
         row = try_mutant(mutant, folder, tests, total, args.max_failures)
         with open(results_path(args.out), "a", encoding="utf-8") as file:
@@ -384,30 +392,32 @@ def find_again(out: str, folder: str) -> List[Mutant]:
     """
     found = []
     for row in read_results(out):
-        texts = []
-        for parent in (copy_folder(out), folder):
-            path = os.path.join(parent, row["path"])
-            with open(path, "rb") as file:
-                texts.append(file.read())
-        old, new = texts
-        begin = old.rfind(b"\n", 0, row["start"]) + 1
-        end = old.find(b"\n", row["end"]) + 1
-        part = old[begin:end]
-        if old.count(part) == new.count(part):
-            place = -1
-            for _ in range(old.count(part, 0, end)):
-                place = new.find(part, place + 1)
-            start = place + row["start"] - begin
-            line = new.count(b"\n", 0, start) + 1
-            length = row["end"] - row["start"]
-            found.append(
-                Mutant(
-                    row["path"], line, row["rule"], start, start + length, row["text"]
-                )
-            )
-        else:
+        earlier, later = (
+            read_bytes(os.path.join(parent, row["path"]))
+            for parent in (copy_folder(out), folder)
+        )
+        begin = earlier.rfind(b"\n", 0, row["start"]) + 1
+        end = earlier.find(b"\n", row["end"]) + 1
+        lines = earlier[begin:end]
+        if earlier.count(lines) != later.count(lines):
             print(f"{row['path']}:{row['line']}: the line has changed")
+            continue
+        position = -1
+        for _ in range(earlier.count(lines, 0, end)):
+            position = later.find(lines, position + 1)
+        start = position + row["start"] - begin
+        number = later.count(b"\n", 0, start) + 1
+        last = start + row["end"] - row["start"]
+        found.append(Mutant(row["path"], number, row["rule"], start, last, row["text"]))
     return found
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a file; return no bytes if there is none."""
+    if not os.path.exists(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def results_path(out: str) -> str:
@@ -428,7 +438,9 @@ def report(args: argparse.Namespace) -> None:
     """Print which changes were noticed, and what the longest tests are needed for."""
     executed, seconds = read_executed(args.out), read_seconds(args.out)
     rows = read_results(args.out)
-    missed = [row for row in rows if not row["failed"] and row["last"] != "hangs"]
+    missed = [
+        row for row in rows if not row["failed"] and row["last"] not in (HANGS, CRASHES)
+    ]
     print(f"{len(rows)} changes, {len(rows) - len(missed)} noticed; not noticed:")
     for row in missed:
         print(f"  {row['path']}:{row['line']} {row['old']!r:.60} → {row['text']!r:.60}")

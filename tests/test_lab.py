@@ -453,7 +453,7 @@ class Faked(lab.Lab):
 
 
 def make_runs(laboratory, seeds=(1, 2)):
-    rows = [BASE, BY_NAME["beam 1"], BY_NAME["no warm-up"]]
+    rows = [BASE, BY_NAME["beam 2"], BY_NAME["no warm-up"]]
     return [laboratory.make_run(row, seed) for seed in seeds for row in rows]
 
 
@@ -465,7 +465,7 @@ def test_runs_are_done_once_and_rows_of_the_base_wait_for_it(tmp_path):
     )
     for seed in (1, 2):
         place = laboratory.started.index
-        assert place(("beam 1", seed)) > place(("base", seed))
+        assert place(("beam 2", seed)) > place(("base", seed))
     again = Faked(tmp_path)  # reads what the first has written
     assert lab.run_all(again, make_runs(again, (1, 2, 3)), 1) == 0
     assert {seed for _, seed in again.started} == {3}
@@ -479,7 +479,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path, capsys):
     assert lab.run_all(laboratory, make_runs(laboratory, [1]), 1) == 1
     assert len(laboratory.lines) == 1
     errors = capsys.readouterr().err.splitlines()
-    assert errors == ["no result: base, seed 1", "no result: beam 1, seed 1"]
+    assert errors == ["no result: base, seed 1", "no result: beam 2, seed 1"]
 
 
 def test_the_table_pairs_by_seed(tmp_path):
@@ -495,13 +495,39 @@ def test_the_table_pairs_by_seed(tmp_path):
     assert table.half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
 
 
+def test_results_are_kept_until_code_that_a_run_uses_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(patches, "ROOT", str(tmp_path))
+    (tmp_path / "transformer" / "commands").mkdir(parents=True)
+
+    def checksum(model, command="print()"):
+        (tmp_path / "transformer" / "model.py").write_text(model)
+        (tmp_path / "transformer" / "commands" / "doctor.py").write_text(command)
+        return lab.checksum_of_code()
+
+    first = checksum('def f():\n    """Return 1."""\n    return 1\n')
+    assert first == checksum("def f():\n    return 1  # one\n")
+    assert first == checksum("def f():\n    return 1\n", "print(1)")
+    assert first != checksum("def f():\n    return 2\n")
+
+
+def test_training_imports_no_folder_that_the_checksum_leaves_out():
+    program = "import sys, transformer.trainer; print(*sys.modules)"
+    names = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    folders = {name.split(".")[1] for name in names if is_ours(name) and "." in name}
+    assert {"text", "trainer"} <= folders
+    # Another engine, which a run does not use.
+    assert folders & set(lab.OTHER_FOLDERS) <= {"exports"}
+    exports = [name for name in names if name.startswith("transformer.exports.")]
+    assert exports in ([], ["transformer.exports.ctranslate2"])
+
+
 @pytest.mark.slow
 def test_a_row_from_text_to_table(tmp_path):
     """It is stopped once, and continues."""
     text, out = write_text(tmp_path / "text"), tmp_path / "out"
     settings = "num_blocks=1 d_model=16 d_ff=32 num_heads=2 batch_tokens=64 "
     settings += "log_every=10 max_steps=400 save_every=100 eval_every=200"
-    rows = ["no causal mask", "beam 1", "average of 3 checkpoints"]
+    rows = ["no causal mask", "beam 2", "average of 3 checkpoints"]
     command = [sys.executable, lab.__file__, "--text", text, "--out", str(out)]
     command += ["--seeds", "1", "--vocab_size", "20", "--rows", *rows]
     command += ["--set", *settings.split()]
@@ -518,5 +544,5 @@ def test_a_row_from_text_to_table(tmp_path):
     assert [step for step, _, _ in lines["base"]["by_step"]] == [200, 400]
     assert 0 < lines["base"]["train_loss"] < 3
     assert lines["no causal mask"]["patch"].count("\n") == 4
-    assert "| beam 1 |" in (out / "table.md").read_text(encoding="utf-8")
+    assert "| beam 2 |" in (out / "table.md").read_text(encoding="utf-8")
     assert len(list(out.glob("runs/*"))) == 1  # the base's

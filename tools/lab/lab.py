@@ -12,6 +12,7 @@ side, each on its share of the cores; of several GPUs, they use one each.
 """
 
 import argparse
+import ast
 import dataclasses
 import hashlib
 import json
@@ -24,7 +25,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import patches
 import table
-from rows import BASE, PRESET, ROWS, Row
+from rows import BASE, ROWS, Row
 
 sys.path.insert(0, patches.ROOT)
 
@@ -35,6 +36,8 @@ from transformer.runtime.signals import StopSignals  # noqa: E402
 ONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one.py")
 RESULTS = "results.jsonl"
 LANGUAGES = ("de", "en")
+# Folders of the package whose code changes no result: training does not import it.
+OTHER_FOLDERS = ("commands", "compat", "exports", "porting", "serving", "viewer")
 
 
 class Run(NamedTuple):
@@ -54,6 +57,7 @@ class Lab:
       preset: a name in `PRESETS`.
       overrides: settings that differ from the preset in all rows.
       vocab_size: the number of pieces, where a row does not say it.
+      keep: keep the log directories of all runs.
     """
 
     def __init__(
@@ -63,12 +67,14 @@ class Lab:
         preset: str,
         overrides: Optional[Dict[str, Any]] = None,
         vocab_size: int = 8000,
+        keep: bool = False,
     ):
         self.out = os.path.abspath(out)
         self.text = os.path.abspath(text)
         self.preset = preset
         self.overrides = overrides or {}
         self.vocab_size = vocab_size
+        self.keep = keep
         self.code = checksum_of_code()
         self.base = short_hash(json.dumps([self.settings(BASE, 0), vocab_size]))
         self.lines: List[Dict[str, Any]] = read_lines(self.out)
@@ -83,7 +89,8 @@ class Lab:
         key = {
             "row": row.name,
             "seed": seed,
-            "settings": self.settings(row, seed),
+            "preset": self.preset,
+            "settings": {**self.overrides, **row.settings},
             "patch": "\n".join(patches.diff(row.patch)) if row.patch else "",
             "prepare": list(row.prepare),
             "average": row.average,
@@ -135,7 +142,7 @@ class Lab:
         cores = sorted(os.sched_getaffinity(0))
         spec = {
             "row": run.row.name,
-            "settings": run.key["settings"],
+            "settings": self.settings(run.row, run.seed),
             "data": self.prepare(run.row),
             "logdir": os.path.join(folder, "logs"),
             "base_logdir": os.path.join(base, "logs"),
@@ -170,7 +177,7 @@ class Lab:
         with replace_file(os.path.join(self.out, RESULTS)) as file:
             for line in self.lines:
                 file.write(json.dumps(line, sort_keys=True) + "\n")
-        if run.row is not BASE:  # other rows need its checkpoints
+        if run.row is not BASE and not self.keep:  # other rows use those of the base
             shutil.rmtree(folder)
         return True
 
@@ -185,15 +192,28 @@ def read_lines(out: str) -> List[Dict[str, Any]]:
 
 
 def checksum_of_code() -> str:
-    """Compute a checksum of the Python files of the package."""
+    """Compute a checksum of the code that can change what a run learns."""
     digest = hashlib.sha256()
-    for folder, folders, names in os.walk(os.path.join(patches.ROOT, "transformer")):
+    package = os.path.join(patches.ROOT, "transformer")
+    for folder, folders, names in os.walk(package):
         folders.sort()
+        if folder == package:
+            folders[:] = [name for name in folders if name not in OTHER_FOLDERS]
         for name in sorted(names):
             if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    digest.update(name.encode("utf-8") + file.read())
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    digest.update(f"{name}\n{without_words(file.read())}".encode())
     return digest.hexdigest()[:12]
+
+
+def without_words(source: str) -> str:
+    """Return Python code without its comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            if ast.get_docstring(node) is not None:
+                del node.body[0]
+    return ast.unparse(tree)
 
 
 def describe_commit() -> str:
@@ -294,10 +314,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--text", metavar="DIR", help="has {train,dev}.{de,en}")
     parser.add_argument(
-        "--rows",
-        nargs="+",
-        metavar="NAME",
-        help="rows or groups, and the base [all except the group preset]",
+        "--rows", nargs="+", metavar="NAME", help="rows or groups, and the base [all]"
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--workers", type=int, default=1, help="processes [1]")
@@ -311,6 +328,7 @@ def parser() -> argparse.ArgumentParser:
         help="settings of the base that differ from the preset",
     )
     parser.add_argument("--vocab_size", type=int, default=8000, help="pieces [8000]")
+    parser.add_argument("--keep", action="store_true", help="keep log directories")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--report", action="store_true", help="only write the table")
     return parser
@@ -322,7 +340,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     if args.list:
         list_rows()
         return 0
-    names = args.rows or [row.name for row in ROWS if row.group != PRESET]
+    names = args.rows or [row.name for row in ROWS]
     for name in names:
         if not any(name in (row.name, row.group) for row in ROWS):
             parser().error(f"--rows: unknown row {name!r}; --list shows them")
@@ -332,7 +350,9 @@ def main(argv: Optional[List[str]] = None) -> int:
         if not args.text:
             parser().error("--text is missing: the folder with {train,dev}.{de,en}")
         overrides = dict(args.set)
-        lab = Lab(args.out, args.text, args.preset, overrides, args.vocab_size)
+        lab = Lab(
+            args.out, args.text, args.preset, overrides, args.vocab_size, args.keep
+        )
         chosen = [row for row in ROWS if {row.name, row.group} & {*names}]
         chosen = [BASE] + [row for row in chosen if row is not BASE]
         runs = [lab.make_run(row, seed) for seed in args.seeds for row in chosen]

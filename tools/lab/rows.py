@@ -13,7 +13,6 @@ from patches import Patch
 TABLE_3 = "Table 3"
 OPTIONS = "what the code offers"
 MISTAKES = "mistakes of public code"
-PRESET = "preset"
 
 
 class Row(NamedTuple):
@@ -109,8 +108,8 @@ OPTION_ROWS = [
     ),
     Row("schedule noam", OPTIONS, -2.0, {"schedule": "noam", "learning_rate": 0.3}),
     Row("constant rate", OPTIONS, -2.0, {"schedule": "constant"}),
-    Row("learning rate halved", OPTIONS, -2.0, {"learning_rate": 0.00075}),
-    Row("learning rate doubled", OPTIONS, -0.5, {"learning_rate": 0.003}),
+    Row("learning rate halved", OPTIONS, -2.0, {"learning_rate": 0.0005}),
+    Row("learning rate doubled", OPTIONS, -0.5, {"learning_rate": 0.002}),
     Row(
         "Adam of TensorFlow",
         OPTIONS,
@@ -122,24 +121,31 @@ OPTION_ROWS = [
         "batches doubled, steps halved",
         OPTIONS,
         -3.0,
-        {"batch_tokens": 2048, "max_steps": 400, "warmup_steps": 60},
+        {"batch_tokens": 1024, "max_steps": 600, "warmup_steps": 90},
     ),
     Row(
         "batches halved, steps doubled",
         OPTIONS,
         1.5,
-        {"batch_tokens": 512, "max_steps": 1600, "warmup_steps": 240},
+        {"batch_tokens": 256, "max_steps": 2400, "warmup_steps": 360},
     ),
     Row("clipping at norm 1", OPTIONS, 0.2, {"clip_norm": 1.0}),
     Row("R-Drop", OPTIONS, 1.0, {"r_drop": 5.0}),
     Row("bfloat16", OPTIONS, 0.0, {"precision": "bfloat16"}),
     Row("average of 3 checkpoints", OPTIONS, -0.5, average=3, uses_base=True),
-    Row("beam 1", OPTIONS, -1.5, {"beam_size": 1}, uses_base=True),
-    Row("beam 2", OPTIONS, -0.5, {"beam_size": 2}, uses_base=True),
-    Row("beam 10", OPTIONS, 0.1, {"beam_size": 10}, uses_base=True),
-    Row("length penalty 0", OPTIONS, -1.0, {"length_penalty": 0.0}, uses_base=True),
-    Row("length penalty 0.6", OPTIONS, -0.4, {"length_penalty": 0.6}, uses_base=True),
-    Row("length penalty 2", OPTIONS, -0.2, {"length_penalty": 2.0}, uses_base=True),
+    Row("beam 2", OPTIONS, 0.9, {"beam_size": 2}, uses_base=True),
+    Row("beam 5", OPTIONS, 1.5, {"beam_size": 5}, uses_base=True),
+    Row("beam 10", OPTIONS, 1.6, {"beam_size": 10}, uses_base=True),
+    *(
+        Row(
+            f"beam 5, length penalty {penalty:g}",
+            OPTIONS,
+            expected,
+            {"beam_size": 5, "length_penalty": penalty},
+            uses_base=True,
+        )
+        for penalty, expected in ((0.0, 0.5), (0.6, 1.1), (2.0, 1.3))
+    ),
     Row("unigram vocabulary", OPTIONS, -0.3, prepare=("--model_type", "unigram")),
     Row("4,000 pieces", OPTIONS, -0.5, prepare=("--vocab_size", "4000")),
     Row("16,000 pieces", OPTIONS, -0.5, prepare=("--vocab_size", "16000")),
@@ -458,29 +464,4 @@ MISTAKE_ROWS = [
     ),
 ]
 
-# Neighbours of the base, to choose the preset `lab`: see README.md. They run only where
-# they are named.
-PRESET_ROWS = [
-    Row("preset: d_model 192", PRESET, -2.0, {"d_model": 192}),
-    Row(
-        "preset: 2 blocks, 1,000 steps",
-        PRESET,
-        0.5,
-        {"num_blocks": 2, "max_steps": 1000},
-    ),
-    Row("preset: warm-up 80", PRESET, -0.3, {"warmup_steps": 80}),
-    Row("preset: warm-up 240", PRESET, -0.2, {"warmup_steps": 240}),
-    Row("preset: learning rate 0.002", PRESET, 0.2, {"learning_rate": 0.002}),
-    Row("preset: learning rate 0.003", PRESET, 0.5, {"learning_rate": 0.003}),
-    Row("preset: 4,000 pieces", PRESET, 0.5, prepare=("--vocab_size", "4000")),
-    Row("preset: 2,000 pieces", PRESET, 0.0, prepare=("--vocab_size", "2000")),
-    Row("preset: batches of 24 shapes", PRESET, -0.1, {"batch_shapes": 24}),
-    Row(
-        "preset: 500 batches of 2,048 tokens",
-        PRESET,
-        0.5,
-        {"batch_tokens": 2048, "max_steps": 500, "learning_rate": 0.003},
-    ),
-]
-
-ROWS: List[Row] = [BASE, *TABLE_3_ROWS, *OPTION_ROWS, *MISTAKE_ROWS, *PRESET_ROWS]
+ROWS: List[Row] = [BASE, *TABLE_3_ROWS, *OPTION_ROWS, *MISTAKE_ROWS]

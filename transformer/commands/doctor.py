@@ -37,6 +37,7 @@ from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
+LEAKED_LOSS = 1.0  # at most; models of Multi30k with such a loss have more than 40 BLEU
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(
     r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
@@ -115,6 +116,45 @@ def find_source_words(texts: Texts) -> Optional[str]:
     )
 
 
+def find_strange_words(texts: Texts) -> Optional[str]:
+    """Find words that are in neither language.
+
+    A fair translation has some words that the text does not hold: about as many as
+    there are words that the references hold once (the estimate of Good and Turing).
+    """
+    counts = collections.Counter(
+        word for line in texts.references for word in _words([line])
+    )
+    known = _words(texts.sources) | set(counts)
+    words = [word for line in texts.translations for word in _words([line])]
+    strange = sum(word not in known for word in words) / max(1, len(words))
+    once = sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
+    if strange <= 0.3 or strange < 2 * once:
+        return None
+    return (
+        f"{strange:.0%} of the words of the translations occur neither in the "
+        "references nor in the sources: check that the vocabulary of the log directory "
+        "is the one that the model was trained with, on the side of the target"
+    )
+
+
+def find_endless_translations(texts: Texts) -> Optional[str]:
+    """Find translations that run on after the end of the sentence."""
+    lengths = [
+        (len(translation.split()), len(reference.split()))
+        for translation, reference in zip(texts.translations, texts.references)
+    ]
+    share = sum(x > 2 * max(y, 3) for x, y in lengths) / max(1, len(lengths))
+    if share <= 0.3:
+        return None
+    return (
+        f"{share:.0%} of the translations are more than twice as long as their "
+        "references: the model has not learned where a sentence ends; check that the "
+        "targets of training end with EOS and that the loss counts it, or train for "
+        "longer"
+    )
+
+
 def find_copied_references(texts: Texts) -> Optional[str]:
     """Find references that are the source."""
     pairs = list(zip(texts.sources, texts.references))
@@ -176,6 +216,8 @@ SYMPTOMS = {
     "unknown pieces": find_unknown_pieces,
     "not detokenized": find_undetokenized,
     "the language of the source": find_source_words,
+    "words of no language": find_strange_words,
+    "translations that do not end": find_endless_translations,
 }
 
 
@@ -201,6 +243,29 @@ def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
     return (
         f"step {step} is before the end of the warm-up, step {hp.warmup_steps} "
         "(--warmup_steps): train for longer, or shorten the warm-up"
+    )
+
+
+def find_leaked_targets(logdir: str, checkpoint: str, bleu: float) -> str:
+    """Explain that training shows the decoder what it predicts; return "" if not.
+
+    The dev loss is computed as in training, with the target as the decoder's input: if
+    the loss is low and BLEU, too, the decoder reads there what it does not have when it
+    translates.
+    """
+    from transformer.logdir.history import read_dev_scores  # needs TensorFlow
+
+    losses = [
+        row.get("loss")
+        for row in read_dev_scores(logdir)
+        if row["step"] == checkpoint_step(checkpoint)
+    ]
+    if not losses or losses[-1] is None or losses[-1] > LEAKED_LOSS:
+        return ""
+    return (
+        f"the dev loss is {losses[-1]:.2f}, as if each piece were known, but BLEU is "
+        f"{bleu:.2f}: the decoder is shown what it predicts; check its causal mask, "
+        "and that its input is the target shifted by one piece"
     )
 
 
@@ -256,6 +321,10 @@ def diagnose(
     findings = {"too few steps": ""}
     if bleu < LOW_BLEU:
         findings["too few steps"] = find_short_training(hp, checkpoint)
+        logdir = os.path.dirname(checkpoint) or os.curdir
+        findings["targets shown to the decoder"] = find_leaked_targets(
+            logdir, checkpoint, bleu
+        )
     findings["misaligned training pairs"] = find_misaligned_training(hp.data)
     for name, find_symptom in SYMPTOMS.items():
         findings[name] = find_symptom(texts) or ""

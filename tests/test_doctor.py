@@ -1,5 +1,6 @@
 """scripts/doctor.py: each defect is found by its own check alone."""
 
+import json
 import os
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 from transformer import hparams
 from transformer.commands import doctor
 from transformer.logdir import manifests
+from transformer.logdir.names import DEV_SCORES
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -53,6 +55,11 @@ DEFECTS = {
     "joints": ("not detokenized", [line.replace("e", "e@@ ", 1) for line in FAIR]),
     "entities": ("not detokenized", [line.replace("n", "&apos;", 1) for line in FAIR]),
     "copies": (SOURCE, SOURCES),
+    "no words": ("words of no language", [line[::-1].lower() for line in FAIR]),
+    "endless": (
+        "translations that do not end",
+        mix(lambda line: line + f" {line}" * 3),
+    ),
     "capitals": ("another case", [line.upper() for line in FAIR]),
     "another language": (
         SOURCE,
@@ -97,6 +104,22 @@ def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
     hp = hparams.HParams(schedule=schedule, warmup_steps=100)
     assert bool(doctor.find_short_training(hp, "model.ckpt-99")) == is_found
     assert doctor.find_short_training(hp, "model.ckpt-100") == ""
+
+
+@pytest.mark.parametrize(
+    "loss, bleu, is_found", [(0.1, 0.3, True), (3.0, 0.3, False), (0.1, 45.0, False)]
+)
+def test_a_loss_that_translations_do_not_fit(loss, bleu, is_found, tmp_path):
+    rows = [
+        {"step": 10, "bleu": 1.0, "loss": 5.0},
+        {"step": 20, "bleu": 0, "loss": loss},
+    ]
+    (tmp_path / DEV_SCORES).write_text("".join(json.dumps(x) + "\n" for x in rows))
+    found = doctor.find_leaked_targets(str(tmp_path / "model.ckpt-20"), bleu)
+    assert bool(found) == is_found
+    assert not is_found or f"the dev loss is {loss:.2f}" in found
+    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-10"), bleu)
+    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-30"), bleu)
 
 
 @pytest.fixture

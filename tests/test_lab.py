@@ -20,6 +20,7 @@ if tf.__version__.startswith("1."):
     pytest.skip("the laboratory needs TensorFlow 2", allow_module_level=True)
 
 import lab
+import page
 import patches
 import table
 from rows import BASE, ROWS, TABLE_3
@@ -493,6 +494,24 @@ def test_the_table_pairs_by_seed(tmp_path):
         assert (tmp_path / "table.png").stat().st_size > 1000
     # The deviation is 1, the quantile of two degrees of freedom 4.303.
     assert table.half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
+
+
+def test_a_page_shows_each_mistake_and_hides_what_it_costs(tmp_path):
+    laboratory = Faked(tmp_path)
+    rows = [BASE, BY_NAME["no causal mask"], BY_NAME["no warm-up"]]
+    runs = [laboratory.make_run(row, seed) for row in rows for seed in (1, 2, 3)]
+    lab.run_all(laboratory, runs, 2)
+    text = "# Evidence\n\n<!-- lab mistakes -->\nold\n<!-- end -->\n\nAfter.\n"
+    filled = page.fill(text, laboratory.lines)
+    mask, warm_up = filled.split("### ")[1:]
+    diff = "-            visible=causal_mask(positions),\n+            visible=None,\n"
+    assert f"In `transformer/model.py`:\n\n```diff\n{diff}```\n" in mask
+    assert "With `warmup_steps = 1`.\n" in warm_up
+    shown, hidden = warm_up.split("<details>")
+    assert "17.00" not in shown
+    assert "BLEU 17.00, -3.00 ± 0.00 to the base; dev loss 1.00." in hidden
+    assert "old" not in filled and filled.endswith("<!-- end -->\n\nAfter.\n")
+    assert page.fill(filled, laboratory.lines) == filled
 
 
 def test_results_are_kept_until_code_that_a_run_uses_changes(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
     python tools/lab/lab.py --text data/multi30k --out lab --rows "no causal mask"
     python tools/lab/lab.py --out lab --list                      # rows, their diffs
     python tools/lab/lab.py --out lab --report                    # table.md, table.png
+    python tools/lab/lab.py --out lab --report --page docs/evidence.md   # fills a page
 
 The first two prepare the corpus, train the base and the rows with each seed, and write
 the table. Ctrl-C stops them; the same command continues. What `results.jsonl` has, with
@@ -23,6 +24,7 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+import page
 import patches
 import table
 from rows import BASE, ROWS, Row
@@ -331,6 +333,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="keep log directories")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--report", action="store_true", help="only write the table")
+    parser.add_argument("--page", metavar="FILE", help="fill this page: see page.py")
     return parser
 
 
@@ -363,6 +366,8 @@ def main(argv: Optional[List[str]] = None) -> int:
         lines = lab.lines
     if lines:
         table.write(lines, args.out)
+        if args.page:
+            page.fill_file(args.page, lines)
     else:
         print(f"no results in {args.out}", file=sys.stderr)
     return status

@@ -23,6 +23,7 @@ COLUMNS = (
     "expected",
     "paper",
     "same sign",
+    "training loss",
     "dev loss",
     "doctor",
 )
@@ -36,6 +37,7 @@ class Result(NamedTuple):
     seeds: int
     difference: float  # from the base, with the same seeds
     interval: Optional[float]  # half the width; None for one seed
+    train_loss: Optional[float]
     dev_loss: Optional[float]
     doctor: Dict[str, int]  # a finding of the command doctor → in how many runs
 
@@ -67,7 +69,10 @@ def summarize(lines: List[Dict[str, Any]]) -> List[Result]:
         differences = [run["bleu"] - base["bleu"] for run, base in pairs if base]
         if not differences:
             continue
-        losses = [run["dev_loss"] for run in runs if run.get("dev_loss") is not None]
+        train_loss, dev_loss = (
+            mean_if_any([run[name] for run in runs if run.get(name) is not None])
+            for name in ("train_loss", "dev_loss")
+        )
         doctor: Dict[str, int] = {}
         for run in runs:
             for name in run["doctor"]:
@@ -79,11 +84,28 @@ def summarize(lines: List[Dict[str, Any]]) -> List[Result]:
                 len(runs),
                 statistics.mean(differences),
                 half_interval(differences),
-                statistics.mean(losses) if losses else None,
+                train_loss,
+                dev_loss,
                 doctor,
             )
         )
     return results
+
+
+def mean_if_any(values: List[float]) -> Optional[float]:
+    """Return the mean of values; None if there are none."""
+    return statistics.mean(values) if values else None
+
+
+def format_difference(result: Result) -> str:
+    """Return the difference from the base with its interval."""
+    interval = "" if result.interval is None else f" ± {result.interval:.2f}"
+    return f"{result.difference:+.2f}{interval}"
+
+
+def format_doctor(result: Result) -> str:
+    """Return what the command doctor found, and in how many runs."""
+    return ", ".join(f"{name} ({count})" for name, count in result.doctor.items())
 
 
 def compare_signs(result: Result) -> str:
@@ -99,17 +121,19 @@ def compare_signs(result: Result) -> str:
 def make_cells(result: Result) -> List[str]:
     """Return the cells of a row of the table: see COLUMNS."""
     row = result.row
-    interval = "" if result.interval is None else f" ± {result.interval:.2f}"
     return [
         row.name,
         f"{result.bleu:.2f}",
         str(result.seeds),
-        f"{result.difference:+.2f}{interval}",
+        format_difference(result),
         f"{row.expected:+.1f}",
         "" if row.paper is None else f"{row.paper:+.1f}",
         compare_signs(result),
-        "" if result.dev_loss is None else f"{result.dev_loss:.3f}",
-        ", ".join(f"{name} ({count})" for name, count in result.doctor.items()),
+        *(
+            "" if loss is None else f"{loss:.3f}"
+            for loss in (result.train_loss, result.dev_loss)
+        ),
+        format_doctor(result),
     ]
 
 
@@ -118,17 +142,18 @@ def format_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def make_group(results: List[Result], group: str) -> str:
+    """Return the results of a group as a table in Markdown, ranked."""
+    of_group = [result for result in results if result.row.group == group]
+    ranked = sorted(of_group, key=lambda result: -result.difference)
+    rows = [format_row(make_cells(result)) for result in ranked]
+    return "\n".join([format_row(COLUMNS), "|---" * len(COLUMNS) + "|", *rows, ""])
+
+
 def make_table(results: List[Result]) -> str:
-    """Return the results as Markdown, each group ranked by the difference."""
-    lines = []
-    groups = list(dict.fromkeys(result.row.group for result in results))
-    for group in groups:
-        lines += [f"## {group}", "", format_row(COLUMNS), "|---" * len(COLUMNS) + "|"]
-        of_group = [result for result in results if result.row.group == group]
-        for result in sorted(of_group, key=lambda result: -result.difference):
-            lines.append(format_row(make_cells(result)))
-        lines.append("")
-    return "\n".join(lines)
+    """Return the results as Markdown, a table for each group."""
+    groups = dict.fromkeys(result.row.group for result in results)
+    return "\n".join(f"## {group}\n\n{make_group(results, group)}" for group in groups)
 
 
 def draw(results: List[Result], path: str) -> None:

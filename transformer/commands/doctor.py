@@ -122,11 +122,11 @@ def find_strange_words(texts: Texts) -> Optional[str]:
     A fair translation has some words that the text does not hold: about as many as
     there are words that the references hold once (the estimate of Good and Turing).
     """
-    counts = collections.Counter(
-        word for line in texts.references for word in _words([line])
+    sources, references, words = (
+        [word for line in lines for word in _words([line.lower()])] for lines in texts
     )
-    known = _words(texts.sources) | set(counts)
-    words = [word for line in texts.translations for word in _words([line])]
+    counts = collections.Counter(references)
+    known = {*sources, *references}
     strange = sum(word not in known for word in words) / max(1, len(words))
     once = sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
     if strange <= 0.3 or strange < 2 * once:
@@ -140,10 +140,8 @@ def find_strange_words(texts: Texts) -> Optional[str]:
 
 def find_endless_translations(texts: Texts) -> Optional[str]:
     """Find translations that run on after the end of the sentence."""
-    lengths = [
-        (len(translation.split()), len(reference.split()))
-        for translation, reference in zip(texts.translations, texts.references)
-    ]
+    distinct = dict(zip(texts.translations, texts.references))
+    lengths = [(len(x.split()), len(y.split())) for x, y in distinct.items()]
     share = sum(x > 2 * max(y, 3) for x, y in lengths) / max(1, len(lengths))
     if share <= 0.3:
         return None
@@ -246,7 +244,7 @@ def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
     )
 
 
-def find_leaked_targets(logdir: str, checkpoint: str, bleu: float) -> str:
+def find_leaked_targets(checkpoint: str, bleu: float) -> str:
     """Explain that training shows the decoder what it predicts; return "" if not.
 
     The dev loss is computed as in training, with the target as the decoder's input: if
@@ -255,12 +253,10 @@ def find_leaked_targets(logdir: str, checkpoint: str, bleu: float) -> str:
     """
     from transformer.logdir.history import read_dev_scores  # needs TensorFlow
 
-    losses = [
-        row.get("loss")
-        for row in read_dev_scores(logdir)
-        if row["step"] == checkpoint_step(checkpoint)
-    ]
-    if not losses or losses[-1] is None or losses[-1] > LEAKED_LOSS:
+    rows = read_dev_scores(os.path.dirname(checkpoint) or os.curdir)
+    step = checkpoint_step(checkpoint)
+    losses = [row["loss"] for row in rows if row["step"] == step and row.get("loss")]
+    if bleu >= LOW_BLEU or not losses or losses[-1] > LEAKED_LOSS:
         return ""
     return (
         f"the dev loss is {losses[-1]:.2f}, as if each piece were known, but BLEU is "
@@ -321,10 +317,7 @@ def diagnose(
     findings = {"too few steps": ""}
     if bleu < LOW_BLEU:
         findings["too few steps"] = find_short_training(hp, checkpoint)
-        logdir = os.path.dirname(checkpoint) or os.curdir
-        findings["targets shown to the decoder"] = find_leaked_targets(
-            logdir, checkpoint, bleu
-        )
+    findings["targets shown to the decoder"] = find_leaked_targets(checkpoint, bleu)
     findings["misaligned training pairs"] = find_misaligned_training(hp.data)
     for name, find_symptom in SYMPTOMS.items():
         findings[name] = find_symptom(texts) or ""

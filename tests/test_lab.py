@@ -496,6 +496,28 @@ def test_the_table_pairs_by_seed(tmp_path):
     assert table.half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
 
 
+def test_a_script_runs_with_the_change_of_a_row(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "import tensorflow.compat.v1 as tf\n"
+        "from transformer.blocks.masks import causal_mask\n"
+        "with tf.Session() as session:\n"
+        "    visible = session.run(causal_mask(tf.range(3)))\n"
+        "print(visible.reshape([3, 3]).astype(int).tolist(), *sys.argv[1:])\n"
+    )
+    program = os.path.join(os.path.dirname(lab.__file__), "with_row.py")
+
+    def run(row):
+        command = [sys.executable, program, row, str(script), "--flag"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    name = "causal mask hides the piece itself"
+    assert run(name).stdout == "[[0, 0, 0], [1, 0, 0], [1, 1, 0]] --flag\n"
+    failed = run("dropout 0.5")  # which changes settings only
+    assert failed.returncode == 1 and "Rows that change the code: " in failed.stderr
+
+
 def test_a_page_shows_each_mistake_and_hides_what_it_costs(tmp_path):
     laboratory = Faked(tmp_path)
     rows = [BASE, BY_NAME["no causal mask"], BY_NAME["no warm-up"]]

@@ -111,15 +111,15 @@ def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
 )
 def test_a_loss_that_translations_do_not_fit(loss, bleu, is_found, tmp_path):
     rows = [
-        {"step": 10, "bleu": 1.0, "loss": 5.0},
-        {"step": 20, "bleu": 0, "loss": loss},
+        {"step": 10, "bleu": 0.1, "loss": 5.0},
+        {"step": 20, "bleu": bleu, "loss": loss},
     ]
     (tmp_path / DEV_SCORES).write_text("".join(json.dumps(x) + "\n" for x in rows))
-    found = doctor.find_leaked_targets(str(tmp_path / "model.ckpt-20"), bleu)
+    found = doctor.find_leaked_targets(str(tmp_path / "model.ckpt-20"))
     assert bool(found) == is_found
     assert not is_found or f"the dev loss is {loss:.2f}" in found
-    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-10"), bleu)
-    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-30"), bleu)
+    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-10"))
+    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-30"))
 
 
 @pytest.fixture
@@ -177,6 +177,22 @@ def test_defects_are_printed_and_the_status_is_1(
     assert any("20 of 20 translations are '1 2 3'" in line for line in lines)
     assert any(f"in {digits}" in line for line in lines)
     assert sum("U+0085 NEL" in line for line in lines) == 2
+
+
+def test_what_another_finding_explains_is_not_named(logdir, tmp_path, capsys):
+    translations = ["1 2 3"] * 20  # of twenty other sentences
+    written = corpora.write_lines(tmp_path / "written", translations)
+    flags = ["--logdir", logdir, "--translations", written]
+    _, before = run(capsys, *flags)
+    assert f"found: {EMPTY}" in before
+    path = os.path.join(logdir, DEV_SCORES)
+    rows = [json.loads(line) for line in corpora.read_lines(path)]
+    corpora.write_lines(
+        path, [json.dumps({**row, "loss": 0.1, "bleu": 0.0}) for row in rows]
+    )
+    _, after = run(capsys, *flags)
+    assert "found: targets shown to the decoder" in after
+    assert f"found: {EMPTY}" not in after
 
 
 def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):

@@ -219,6 +219,23 @@ SYMPTOMS = {
 }
 
 
+# What is not named because another finding explains it.
+EXPLAINS = {
+    "targets shown to the decoder": (
+        "translations that ignore the source",
+        "the language of the source",
+        "words of no language",
+        "translations that do not end",
+    ),
+    "misaligned lines": ("misaligned translations",),
+    "translations that ignore the source": (
+        "the language of the source",
+        "translations that do not end",
+    ),
+    "words of no language": ("the language of the source",),
+}
+
+
 def _share(pattern, lines):
     """Return the share of lines in which a pattern is found."""
     return sum(bool(pattern.search(line)) for line in lines) / max(1, len(lines))
@@ -244,25 +261,27 @@ def find_short_training(hp: hparams.HParams, checkpoint: str) -> str:
     )
 
 
-def find_leaked_targets(checkpoint: str, bleu: float) -> str:
+def find_leaked_targets(checkpoint: str) -> str:
     """Explain that training shows the decoder what it predicts; return "" if not.
 
     The dev loss is computed as in training, with the target as the decoder's input: if
-    the loss is low and BLEU, too, the decoder reads there what it does not have when it
-    translates.
+    the loss is low and dev BLEU, too, the decoder reads there what it does not have
+    when it translates.
     """
     from transformer.logdir.history import read_dev_scores  # needs TensorFlow
 
-    rows = read_dev_scores(os.path.dirname(checkpoint) or os.curdir)
     step = checkpoint_step(checkpoint)
-    losses = [row["loss"] for row in rows if row["step"] == step and row.get("loss")]
-    if bleu >= LOW_BLEU or not losses or losses[-1] > LEAKED_LOSS:
-        return ""
-    return (
-        f"the dev loss is {losses[-1]:.2f}, as if each piece were known, but BLEU is "
-        f"{bleu:.2f}: the decoder is shown what it predicts; check its causal mask, "
-        "and that its input is the target shifted by one piece"
-    )
+    for row in read_dev_scores(os.path.dirname(checkpoint) or os.curdir):
+        loss = row.get("loss")
+        if row["step"] == step and loss is not None:
+            if loss <= LEAKED_LOSS and row["bleu"] < LOW_BLEU:
+                return (
+                    f"the dev loss is {loss:.2f}, as if each piece were known, but dev "
+                    f"BLEU is {row['bleu']:.2f}: the decoder is shown what it "
+                    "predicts; check its causal mask, and that its input is the target "
+                    "shifted by one piece"
+                )
+    return ""
 
 
 def find_misaligned_training(data: str) -> str:
@@ -317,14 +336,13 @@ def diagnose(
     findings = {"too few steps": ""}
     if bleu < LOW_BLEU:
         findings["too few steps"] = find_short_training(hp, checkpoint)
-    findings["targets shown to the decoder"] = find_leaked_targets(checkpoint, bleu)
+    findings["targets shown to the decoder"] = find_leaked_targets(checkpoint)
     findings["misaligned training pairs"] = find_misaligned_training(hp.data)
     for name, find_symptom in SYMPTOMS.items():
         findings[name] = find_symptom(texts) or ""
-    if findings["misaligned lines"]:  # as the translations are those of the source
-        findings["misaligned translations"] = ""
-    if findings["translations that ignore the source"]:  # these resemble nothing
-        findings["the language of the source"] = ""
+    for cause, effects in EXPLAINS.items():
+        if findings[cause]:
+            findings.update(dict.fromkeys(effects, ""))
     findings["the text of the references"] = "; ".join(
         find_anomalies(Side(text.references, translations, text.sources, True))
     )

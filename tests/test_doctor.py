@@ -60,6 +60,7 @@ DEFECTS = {
         "translations that do not end",
         mix(lambda line: line + f" {line}" * 3),
     ),
+    "dots": ("translations that do not end", [line + "." * 20 for line in FAIR]),
     "capitals": ("another case", [line.upper() for line in FAIR]),
     "another language": (
         SOURCE,

@@ -42,6 +42,7 @@ UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(
     r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
 )
+REPEATED_END = re.compile(r"(.{1,20}?)\1{4,}\s*$")  # five times or more
 # The pairs of a data folder are words rather than sentences if their mean length is at
 # most this many pieces.
 WORD_PIECES = 4
@@ -141,15 +142,19 @@ def find_strange_words(texts: Texts) -> Optional[str]:
 def find_endless_translations(texts: Texts) -> Optional[str]:
     """Find translations that run on after the end of the sentence."""
     distinct = dict(zip(texts.translations, texts.references))
-    lengths = [(len(x.split()), len(y.split())) for x, y in distinct.items()]
-    share = sum(x > 2 * max(y, 3) for x, y in lengths) / max(1, len(lengths))
-    if share <= 0.3:
+    endless = [
+        len(line.split()) > 2 * max(len(reference.split()), 3)
+        or bool(REPEATED_END.search(line[-200:]))
+        for line, reference in distinct.items()
+    ]
+    share = sum(endless) / max(1, len(endless))
+    if share <= max(0.3, 3 * _share(REPEATED_END, texts.references)):
         return None
     return (
-        f"{share:.0%} of the translations are more than twice as long as their "
-        "references: the model has not learned where a sentence ends; check that the "
-        "targets of training end with EOS and that the loss counts it, or train for "
-        "longer"
+        f"{share:.0%} of the translations repeat their end, or are more than twice as "
+        "long as their references: the model has not learned where a sentence ends; "
+        "check that the targets of training end with EOS and that the loss counts it, "
+        "or train for longer"
     )
 
 

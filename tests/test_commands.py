@@ -43,6 +43,7 @@ NOT_RUN = {
     r"tools/page/left_out\.py": "on Multi30k: test_left_out",
     r"tools/page/pictures\.py": "it needs a browser: test_page",
     r"tools/peers/peers\.py": "it fetches tensor2tensor",
+    r"tools/lab/lab\.py --text": "it trains on Multi30k for minutes: test_lab",
     r"tools/mutants/mutants\.py": "it runs all quick tests: hours",
     r"tools/bench/page/measure_page\.py": "it needs engines from npm",
     r"tools/bench/page/compare_ids\.py": "it translates a whole split twice",

@@ -23,6 +23,7 @@ import lab
 import page
 import patches
 import table
+from documents import ROOT
 from rows import BASE, ROWS, TABLE_3
 
 from transformer import hparams
@@ -531,9 +532,16 @@ def test_a_page_shows_each_mistake_and_hides_what_it_costs(tmp_path):
     assert "With `warmup_steps = 1`.\n" in warm_up
     shown, hidden = warm_up.split("<details>")
     assert "17.00" not in shown
-    assert "BLEU 17.00, -3.00 ± 0.00 to the base; dev loss 1.00." in hidden
+    assert "BLEU **17.00** instead of 20.00: -3.00 ± 0.00. Expected: -3.0." in hidden
+    assert "Dev loss 1.00 instead of 1.00." in hidden
     assert "old" not in filled and filled.endswith("<!-- end -->\n\nAfter.\n")
     assert page.fill(filled, laboratory.lines) == filled
+
+
+def test_the_page_of_the_documents_has_the_kept_results():
+    with open(os.path.join(ROOT, "docs", "evidence.md"), encoding="utf-8") as file:
+        text = file.read()
+    assert page.fill(text, table.read_lines(page.HERE)) == text
 
 
 def test_results_are_kept_until_code_that_a_run_uses_changes(tmp_path, monkeypatch):
@@ -579,7 +587,7 @@ def test_a_row_from_text_to_table(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     subprocess.run(command, check=True)
-    lines = {line["row"]: line for line in lab.read_lines(str(out))}
+    lines = {line["row"]: line for line in table.read_lines(str(out))}
     assert sorted(lines) == sorted(["base", *rows])
     assert lines["base"]["seconds"] is None  # it was stopped
     assert [step for step, _, _ in lines["base"]["by_step"]] == [200, 400]

@@ -4,7 +4,6 @@
     python tools/lab/lab.py --text data/multi30k --out lab --rows "no causal mask"
     python tools/lab/lab.py --out lab --list                      # rows, their diffs
     python tools/lab/lab.py --out lab --report                    # table.md, table.png
-    python tools/lab/lab.py --out lab --report --page docs/evidence.md   # fills a page
 
 The first two prepare the corpus, train the base and the rows with each seed, and write
 the table. Ctrl-C stops them; the same command continues. What `results.jsonl` has, with
@@ -24,7 +23,6 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-import page
 import patches
 import table
 from rows import BASE, ROWS, Row
@@ -36,7 +34,6 @@ from transformer.runtime.files import replace_file, short_hash  # noqa: E402
 from transformer.runtime.signals import StopSignals  # noqa: E402
 
 ONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one.py")
-RESULTS = "results.jsonl"
 LANGUAGES = ("de", "en")
 # Folders of the package whose code changes no result: training does not import it.
 OTHER_FOLDERS = ("commands", "compat", "exports", "porting", "serving", "viewer")
@@ -79,7 +76,7 @@ class Lab:
         self.keep = keep
         self.code = checksum_of_code()
         self.base = short_hash(json.dumps([self.settings(BASE, 0), vocab_size]))
-        self.lines: List[Dict[str, Any]] = read_lines(self.out)
+        self.lines: List[Dict[str, Any]] = table.read_lines(self.out)
 
     def settings(self, row: Row, seed: int) -> Dict[str, Any]:
         """Return all settings of a run, except the path of its data."""
@@ -176,21 +173,12 @@ class Lab:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
         self.lines.append({**run.key, "commit": describe_commit(), **result})
-        with replace_file(os.path.join(self.out, RESULTS)) as file:
+        with replace_file(os.path.join(self.out, table.RESULTS)) as file:
             for line in self.lines:
                 file.write(json.dumps(line, sort_keys=True) + "\n")
         if run.row is not BASE and not self.keep:  # other rows use those of the base
             shutil.rmtree(folder)
         return True
-
-
-def read_lines(out: str) -> List[Dict[str, Any]]:
-    """Read the results in a folder; [] if there are none."""
-    path = os.path.join(out, RESULTS)
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def checksum_of_code() -> str:
@@ -333,7 +321,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="keep log directories")
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--report", action="store_true", help="only write the table")
-    parser.add_argument("--page", metavar="FILE", help="fill this page: see page.py")
     return parser
 
 
@@ -347,7 +334,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     for name in names:
         if not any(name in (row.name, row.group) for row in ROWS):
             parser().error(f"--rows: unknown row {name!r}; --list shows them")
-    lines = read_lines(args.out)
+    lines = table.read_lines(args.out)
     status = 0
     if not args.report:
         if not args.text:
@@ -366,8 +353,6 @@ def main(argv: Optional[List[str]] = None) -> int:
         lines = lab.lines
     if lines:
         table.write(lines, args.out)
-        if args.page:
-            page.fill_file(args.page, lines)
     else:
         print(f"no results in {args.out}", file=sys.stderr)
     return status

@@ -1,4 +1,6 @@
-"""Fills a page in Markdown with results of the laboratory.
+"""Fill a page with the results that are kept here, in results.jsonl.
+
+    python tools/lab/page.py docs/evidence.md
 
 A place to fill begins with one of these comments, and ends with `<!-- end -->`:
 
@@ -7,14 +9,26 @@ A place to fill begins with one of these comments, and ends with `<!-- end -->`:
                              the reader opens after a guess
 """
 
+import os
 import re
+import sys
 from typing import List
 
 import patches
-from rows import MISTAKES
-from table import Result, format_difference, format_doctor, make_group, summarize
+from rows import BASE, MISTAKES
+from table import (
+    Result,
+    format_difference,
+    format_doctor,
+    make_group,
+    read_lines,
+    summarize,
+)
 
-PLACE = re.compile(r"(<!-- lab (table|mistakes) ?(.*?) -->\n)(.*?)(<!-- end -->)", re.S)
+HERE = os.path.dirname(os.path.abspath(__file__))
+PLACE = re.compile(
+    r"(<!-- lab (table|mistakes)(?: ([^>]*?))? -->\n)(.*?)(<!-- end -->)", re.S
+)
 
 
 def fill(text: str, lines) -> str:
@@ -36,23 +50,15 @@ def fill(text: str, lines) -> str:
     return PLACE.sub(fill_place, text)
 
 
-def fill_file(path: str, lines) -> None:
-    """Fill the places of a page in a file."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(fill(text, lines))
-
-
 def make_mistakes(results: List[Result]) -> str:
-    """Return the mistakes, in the order of the rows, each with what it cost."""
-    return "\n".join(
-        make_mistake(result) for result in results if result.row.group == MISTAKES
-    )
+    """Return the mistakes, in the order of the rows, each with what it costs."""
+    bases = [result for result in results if result.row is BASE]
+    mistakes = [result for result in results if result.row.group == MISTAKES]
+    return "\n".join(make_mistake(result, bases[0]) for result in mistakes)
 
 
-def make_mistake(result: Result) -> str:
-    """Return a mistake and what it cost."""
+def make_mistake(result: Result, base: Result) -> str:
+    """Return a mistake and what it costs."""
     row = result.row
     lines = [f"### {row.name[0].upper()}{row.name[1:]}", ""]
     if row.seen:
@@ -65,22 +71,32 @@ def make_mistake(result: Result) -> str:
         changed = [x for x in patches.diff(row.patch)[2:] if not x.startswith("@@")]
         lines += [f"In `transformer/{row.patch.file}`:", ""]
         lines += ["```diff", *changed, "```", ""]
+    measured = (
+        f"BLEU **{result.bleu:.2f}** instead of {base.bleu:.2f}: "
+        f"{format_difference(result)}. Expected: {row.expected:+.1f}."
+    )
     losses = [
-        f"{name} loss {value:.2f}"
-        for name, value in (("training", result.train_loss), ("dev", result.dev_loss))
-        if value is not None
+        f"{name} loss {value:.2f} instead of {of_base:.2f}"
+        for name, value, of_base in (
+            ("training", result.train_loss, base.train_loss),
+            ("dev", result.dev_loss, base.dev_loss),
+        )
+        if value is not None and of_base is not None
     ]
-    measured = [
-        f"BLEU {result.bleu:.2f}, {format_difference(result)} to the base",
-        *losses,
-    ]
-    lines += [
-        "<details><summary>What it costs</summary>",
-        "",
-        f"{'; '.join(measured)}. Expected: {row.expected:+.1f}. "
-        f"`doctor`: {format_doctor(result) or 'nothing found'}.",
-        "",
-        "</details>",
-        "",
-    ]
-    return "\n".join(lines)
+    lines += ["<details><summary>What it costs</summary>", "", measured, ""]
+    lines += [f"{', '.join(losses).capitalize()}.", ""] if losses else []
+    found = format_doctor(result) or "nothing found"
+    return "\n".join([*lines, f"`doctor`: {found}.", "", "</details>", ""])
+
+
+def main(path: str) -> None:
+    """Fill the places of the page in a file."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    filled = fill(text, read_lines(HERE))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(filled)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

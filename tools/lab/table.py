@@ -4,6 +4,7 @@ A difference is the mean, over the seeds, of BLEU minus the base's BLEU with the
 seed; its interval is the 95 % interval of Student's t distribution.
 """
 
+import json
 import math
 import os
 import statistics
@@ -11,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from rows import BASE, ROWS, Row
 
+RESULTS = "results.jsonl"  # in the folder of a laboratory: a line for each run
 # The quantile 0.975 of the t distribution with 1, 2, ... degrees of freedom.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
@@ -40,6 +42,15 @@ class Result(NamedTuple):
     train_loss: Optional[float]
     dev_loss: Optional[float]
     doctor: Dict[str, int]  # a finding of the command doctor → in how many runs
+
+
+def read_lines(out: str) -> List[Dict[str, Any]]:
+    """Read the results in a folder; [] if there are none."""
+    path = os.path.join(out, RESULTS)
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def half_interval(values: List[float]) -> Optional[float]:
@@ -104,8 +115,11 @@ def format_difference(result: Result) -> str:
 
 
 def format_doctor(result: Result) -> str:
-    """Return what the command doctor found, and in how many runs."""
-    return ", ".join(f"{name} ({count})" for name, count in result.doctor.items())
+    """Return what the command doctor found, and in how many runs if not in all."""
+    return ", ".join(
+        name if count == result.seeds else f"{name} ({count} of {result.seeds} runs)"
+        for name, count in result.doctor.items()
+    )
 
 
 def compare_signs(result: Result) -> str:
@@ -143,11 +157,16 @@ def format_row(cells: Sequence[str]) -> str:
 
 
 def make_group(results: List[Result], group: str) -> str:
-    """Return the results of a group as a table in Markdown, ranked."""
+    """Return the results of a group as a table in Markdown, ranked.
+
+    Columns without a value are left out.
+    """
     of_group = [result for result in results if result.row.group == group]
     ranked = sorted(of_group, key=lambda result: -result.difference)
-    rows = [format_row(make_cells(result)) for result in ranked]
-    return "\n".join([format_row(COLUMNS), "|---" * len(COLUMNS) + "|", *rows, ""])
+    columns = zip(COLUMNS, *map(make_cells, ranked))
+    filled = [column for column in columns if any(column[1:])]
+    first, *rows = map(format_row, zip(*filled))
+    return "\n".join([first, "|---" * len(filled) + "|", *rows, ""])
 
 
 def make_table(results: List[Result]) -> str:

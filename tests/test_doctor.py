@@ -108,7 +108,8 @@ def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
 
 
 @pytest.mark.parametrize(
-    "loss, bleu, is_found", [(0.1, 0.3, True), (3.0, 0.3, False), (0.1, 45.0, False)]
+    "loss, bleu, is_found",
+    [(0.1, 0.3, True), (0.7, 0.3, False), (3.0, 0.3, False), (0.1, 45.0, False)],
 )
 def test_a_loss_that_translations_do_not_fit(loss, bleu, is_found, tmp_path):
     rows = [
@@ -116,11 +117,15 @@ def test_a_loss_that_translations_do_not_fit(loss, bleu, is_found, tmp_path):
         {"step": 20, "bleu": bleu, "loss": loss},
     ]
     (tmp_path / DEV_SCORES).write_text("".join(json.dumps(x) + "\n" for x in rows))
-    found = doctor.find_leaked_targets(str(tmp_path / "model.ckpt-20"))
+
+    def find(step):
+        hp = hparams.HParams(target_vocab_size=500)  # ln 500 = 6.2
+        return doctor.find_leaked_targets(hp, str(tmp_path / f"model.ckpt-{step}"))
+
+    found = find(20)
     assert bool(found) == is_found
     assert not is_found or f"the dev loss is {loss:.2f}" in found
-    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-10"))
-    assert not doctor.find_leaked_targets(str(tmp_path / "model.ckpt-30"))
+    assert not find(10) and not find(30)
 
 
 @pytest.fixture
@@ -189,7 +194,7 @@ def test_what_another_finding_explains_is_not_named(logdir, tmp_path, capsys):
     path = os.path.join(logdir, DEV_SCORES)
     rows = [json.loads(line) for line in corpora.read_lines(path)]
     corpora.write_lines(
-        path, [json.dumps({**row, "loss": 0.1, "bleu": 0.0}) for row in rows]
+        path, [json.dumps({**row, "loss": 0.01, "bleu": 0.0}) for row in rows]
     )
     _, after = run(capsys, *flags)
     assert "found: targets shown to the decoder" in after

@@ -38,8 +38,8 @@ from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
-# Of the loss of a uniform distribution, ln V: a decoder that is shown the target has 0.01
-# on Multi30k, a translator of 22 BLEU 0.31.
+# In parts of ln V, the loss of a uniform distribution. On Multi30k, decoders that are
+# shown the target have 0.01, and a model of 22 BLEU has 0.31.
 LEAKED_LOSS = 0.1
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(

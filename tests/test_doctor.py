@@ -5,6 +5,7 @@ import os
 import shutil
 
 import corpora
+import numpy as np
 import pytest
 
 from transformer import hparams
@@ -108,24 +109,29 @@ def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
 
 
 @pytest.mark.parametrize(
-    "loss, bleu, is_found",
-    [(0.1, 0.3, True), (0.7, 0.3, False), (3.0, 0.3, False), (0.1, 45.0, False)],
+    "per_character, bleu, is_found",
+    [(0.1, 0.3, True), (0.6, 0.3, True), (0.7, 0.3, False), (0.1, 20.0, False)],
 )
-def test_a_loss_that_translations_do_not_fit(loss, bleu, is_found, tmp_path):
+def test_a_loss_that_translations_do_not_fit(
+    per_character, bleu, is_found, digits, tmp_path
+):
+    lines = corpora.read_lines(os.path.join(digits, "dev.en"))
+    pieces = np.load(os.path.join(digits, "dev.target.ids.npy")).size + len(lines)
+    loss = per_character * sum(map(len, lines)) / pieces
     rows = [
-        {"step": 10, "bleu": 0.1, "loss": 5.0},
+        {"step": 10, "bleu": 0.1, "loss": 9.0},
         {"step": 20, "bleu": bleu, "loss": loss},
     ]
     (tmp_path / DEV_SCORES).write_text("".join(json.dumps(x) + "\n" for x in rows))
 
-    def find(step):
-        hp = hparams.HParams(target_vocab_size=500)  # ln 500 = 6.2
+    def find(step, data=digits):
+        hp = hparams.HParams(data=str(data))
         return doctor.find_leaked_targets(hp, str(tmp_path / f"model.ckpt-{step}"))
 
-    found = find(20)
-    assert bool(found) == is_found
-    assert not is_found or f"the dev loss is {loss:.2f}" in found
+    assert bool(find(20)) == is_found
+    assert not is_found or f"{loss:.2f} ({per_character:.2f} per char" in find(20)
     assert not find(10) and not find(30)
+    assert not find(20, tmp_path / "gone")
 
 
 @pytest.fixture

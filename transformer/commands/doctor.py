@@ -11,7 +11,6 @@ something was found, 2 for an error.
 import argparse
 import collections
 import contextlib
-import math
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -38,9 +37,11 @@ from transformer.text.lines import describe_line_ends
 from transformer.text.pair_checks import describe_misalignment
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
-# In parts of ln V, the loss of a uniform distribution. On Multi30k, decoders that are
-# shown the target have 0.01, and a model of 22 BLEU has 0.31.
-LEAKED_LOSS = 0.1
+# A dev loss, in nats per character, that no translator reaches whose BLEU is so low. On
+# Multi30k, the dev loss is 1.0 at 7 BLEU and 0.7 at 22; decoders that are shown the
+# target have 0.01 to 0.6.
+LEAKED_LOSS = 0.65
+LEAKED_BLEU = 5.0
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(
     r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
@@ -279,18 +280,30 @@ def find_leaked_targets(hp: hparams.HParams, checkpoint: str) -> str:
     from transformer.logdir.history import read_dev_scores  # needs TensorFlow
 
     step = checkpoint_step(checkpoint)
-    lowest = LEAKED_LOSS * math.log(hp.target_vocab_size)
     for row in read_dev_scores(os.path.dirname(checkpoint) or os.curdir):
-        loss = row.get("loss")
-        if row["step"] == step and loss is not None:
-            if loss < lowest and row["bleu"] < LOW_BLEU:
+        loss, bleu = row.get("loss"), row["bleu"]
+        if row["step"] == step and loss is not None and bleu < LEAKED_BLEU:
+            per_character = loss / characters_per_piece(hp.data)
+            if per_character < LEAKED_LOSS:
                 return (
-                    f"the dev loss is {loss:.2f}, as if each piece were known, but dev "
-                    f"BLEU is {row['bleu']:.2f}: the decoder is shown what it "
-                    "predicts; check its causal mask, and that its input is the target "
-                    "shifted by one piece"
+                    f"the dev loss is {loss:.2f} ({per_character:.2f} per character), "
+                    f"which does not fit a dev BLEU of {bleu:.2f}: the decoder is "
+                    "shown what it predicts; check its causal mask, and that its input "
+                    "is the target shifted by one piece"
                 )
     return ""
+
+
+def characters_per_piece(data: str) -> float:
+    """Return the mean length of the target's pieces in dev, each EOS counted as one.
+
+    It is nearly 0 if the data folder is gone.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        lines = read_parallel(data, "dev").references
+        offsets = open_integers(os.path.join(data, "dev.target.offsets.npy"))
+        return sum(map(len, lines)) / (int(offsets[-1]) + len(lines))
+    return 1e-9
 
 
 def find_misaligned_training(data: str) -> str:

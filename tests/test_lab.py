@@ -165,6 +165,9 @@ def test_the_base_is_causal():
     [
         ("no causal mask", [True] * 5),
         ("causal mask lets the next piece through", [False, True, True, True, True]),
+        ("causal mask hides the piece itself", [True, False, True, True, True]),
+        ("softmax over queries", [True] * 5),
+        ("heads by reshape alone", [True] * 5),
     ],
 )
 def test_who_sees_a_piece(name, expected):

@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -474,6 +475,12 @@ def test_runs_are_done_once_and_rows_of_the_base_wait_for_it(tmp_path):
     again = Faked(tmp_path)  # reads what the first has written
     assert lab.run_all(again, make_runs(again, (1, 2, 3)), 1) == 0
     assert {seed for _, seed in again.started} == {3}
+    shutil.rmtree(again.folder(again.make_run(BASE, 1)))
+    lost = Faked(tmp_path)  # results from another machine
+    assert lab.run_all(lost, [lost.make_run(BASE, 1)], 1) == 0 and not lost.started
+    row = BY_NAME["beam 5"]
+    assert lab.run_all(lost, [lost.make_run(x, 1) for x in (BASE, row)], 1) == 0
+    assert lost.started == [("base", 1), ("beam 5", 1)]
     other_code = Faked(tmp_path)
     other_code.code = "changed"
     assert not any(map(other_code.is_done, make_runs(other_code)))

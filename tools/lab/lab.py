@@ -102,6 +102,13 @@ class Lab:
         """Return whether the results have a line of a run."""
         return any({**line, **run.key} == line for line in self.lines)
 
+    def forget_lost_bases(self, runs: List[Run]) -> None:
+        """Forget bases without a folder whose checkpoints some runs need."""
+        for run in runs:
+            base = self.make_run(BASE, run.seed)
+            if run.row.uses_base and not os.path.isdir(self.folder(base)):
+                self.lines = [x for x in self.lines if {**x, **base.key} != x]
+
     def folder(self, run: Run) -> str:
         """Return the folder of a run: another one for other settings or code."""
         name = short_hash(json.dumps(run.key, sort_keys=True))
@@ -220,6 +227,7 @@ def run_all(lab: Lab, runs: List[Run], workers: int) -> int:
 
     A run that uses the base waits for the base with the same seed.
     """
+    lab.forget_lost_bases([run for run in runs if not lab.is_done(run)])
     waiting = [run for run in runs if not lab.is_done(run)]
     failed: List[Run] = []
     running: Dict[int, Tuple[Run, subprocess.Popen]] = {}  # by worker

@@ -131,8 +131,8 @@ def find_strange_words(texts: Texts) -> Optional[str]:
         [word for line in lines for word in _words([line.lower()])] for lines in texts
     )
     counts = collections.Counter(references)
-    known = {*sources, *references}
-    strange = sum(word not in known for word in words) / max(1, len(words))
+    of_text = {*sources, *references}
+    strange = sum(word not in of_text for word in words) / max(1, len(words))
     once = sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
     if strange <= 0.3 or strange < 2 * once:
         return None
@@ -283,13 +283,13 @@ def find_leaked_targets(hp: hparams.HParams, checkpoint: str) -> str:
     for row in read_dev_scores(os.path.dirname(checkpoint) or os.curdir):
         loss, bleu = row.get("loss"), row["bleu"]
         if row["step"] == step and loss is not None and bleu < LEAKED_BLEU:
-            per_character = loss / characters_per_piece(hp.data)
-            if per_character < LEAKED_LOSS:
+            characters = characters_per_piece(hp.data)
+            if loss < LEAKED_LOSS * characters:
                 return (
-                    f"the dev loss is {loss:.2f} ({per_character:.2f} per character), "
-                    f"which does not fit a dev BLEU of {bleu:.2f}: the decoder is "
-                    "shown what it predicts; check its causal mask, and that its input "
-                    "is the target shifted by one piece"
+                    f"the dev loss is {loss:.2f} ({loss / characters:.2f} per "
+                    f"character), which does not fit a dev BLEU of {bleu:.2f}: the "
+                    "decoder is shown what it predicts; check its causal mask, and "
+                    "that its input is the target shifted by one piece"
                 )
     return ""
 
@@ -297,13 +297,13 @@ def find_leaked_targets(hp: hparams.HParams, checkpoint: str) -> str:
 def characters_per_piece(data: str) -> float:
     """Return the mean length of the target's pieces in dev, each EOS counted as one.
 
-    It is nearly 0 if the data folder is gone.
+    It is 0 if the data folder is gone.
     """
     with contextlib.suppress(OSError, ValueError):
         lines = read_parallel(data, "dev").references
         offsets = open_integers(os.path.join(data, "dev.target.offsets.npy"))
         return sum(map(len, lines)) / (int(offsets[-1]) + len(lines))
-    return 1e-9
+    return 0.0
 
 
 def find_misaligned_training(data: str) -> str:

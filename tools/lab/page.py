@@ -42,10 +42,10 @@ def fill(text: str, lines) -> str:
 
     def fill_place(match) -> str:
         begin, kind, name, _, end = match.groups()
-        made = (
+        content = (
             make_mistakes(results) if kind == "mistakes" else make_group(results, name)
         )
-        return f"{begin}\n{made}\n{end}"
+        return f"{begin}\n{content}\n{end}"
 
     return PLACE.sub(fill_place, text)
 
@@ -85,8 +85,8 @@ def make_mistake(result: Result, base: Result) -> str:
     ]
     lines += ["<details><summary>What it costs</summary>", "", measured, ""]
     lines += [f"{', '.join(losses).capitalize()}.", ""] if losses else []
-    found = format_doctor(result) or "nothing found"
-    return "\n".join([*lines, f"`doctor`: {found}.", "", "</details>", ""])
+    findings = format_doctor(result) or "nothing found"
+    return "\n".join([*lines, f"`doctor`: {findings}.", "", "</details>", ""])
 
 
 def main(path: str) -> None:

@@ -1,6 +1,6 @@
 """Run a script with the change of the code that a row makes.
 
-    python tools/lab/with_row.py "no causal mask" scripts/plot_attention.py --logdir ...
+    python tools/lab/with_row.py "no causal mask" scripts/doctor.py --logdir ...
 
 What follows the name of the row is the command line of the script.
 """
